@@ -26,14 +26,14 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "session events: every way to create a session publishes session.started",
     file: "packages/session/src/sessions/sessions.ts",
-    from: '      publish("session.started", key.scope, startedPayload(key));\n      return created;\n',
+    from: '      publish("session.started", key.scope, buildStartedPayload(key));\n      return created;\n',
     to: "      return created;\n",
     tests: ["packages/agent/test/agent/session-events.test.ts"],
   },
   {
     defence: "session events: a branch and a sub-agent publish session.started",
     file: "packages/session/src/sessions/sessions.ts",
-    from: '        publish("session.started", key.scope, startedPayload(key));\n',
+    from: '        publish("session.started", key.scope, buildStartedPayload(key));\n',
     to: "",
     tests: ["packages/agent/test/agent/session-events.test.ts"],
   },
@@ -233,8 +233,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "compaction: the summary is the first entry of the new chain",
     file: "packages/session/src/sessions/sessions.ts",
-    from: 'const first = [anchor("session/compaction", state, chain.created_at), ...seed];',
-    to: 'const first = [...seed, anchor("session/compaction", state, chain.created_at)];',
+    from: 'const first = [buildAnchor("session/compaction", state, chain.created_at), ...seed];',
+    to: 'const first = [...seed, buildAnchor("session/compaction", state, chain.created_at)];',
     tests: ["packages/session/test/sessions/sessions.test.ts"],
   },
   {

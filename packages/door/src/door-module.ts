@@ -81,7 +81,7 @@ export interface DoorModule {
   stop(): Promise<void>;
 }
 
-/** Tool usage is counted over this many of the latest calls in a project. */
+/** Tool usage is counted over this many of the latest calls in a scope. */
 const LATEST_CALLS = 5_000;
 
 export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): DoorModule {

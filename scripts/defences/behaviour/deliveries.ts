@@ -239,8 +239,8 @@ export const DELIVERY_MUTANTS: Mutant[] = [
   {
     defence: "delivery: a settled call completes its delivery",
     file: "packages/door/src/invoke/settle.ts",
-    from: "job === null || retryReason(final) !== null ? undefined",
-    to: "job !== null || retryReason(final) !== null ? undefined",
+    from: "job === null || retryReasonOf(final) !== null ? undefined",
+    to: "job !== null || retryReasonOf(final) !== null ? undefined",
     tests: DELIVERIES_TESTS,
     only: "keeps the events for a paused hook",
     hangs: true,

@@ -213,8 +213,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "chains: a seed follows the anchor of a compaction",
     file: SESSIONS,
-    from: 'anchor("session/compaction", state, chain.created_at), ...seed]',
-    to: 'anchor("session/compaction", state, chain.created_at)]',
+    from: 'buildAnchor("session/compaction", state, chain.created_at), ...seed]',
+    to: 'buildAnchor("session/compaction", state, chain.created_at)]',
     tests: SESSIONS_TESTS,
   },
   {

@@ -1,4 +1,4 @@
-/** Second gate: computes the grant and applies every rule. Pure and synchronous: `open` has read all that it needs. */
+/** Admission: computes the grant and applies the rules in order. Synchronous, because `open` has read its input. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
@@ -16,7 +16,7 @@ class AdmittedCall {
   readonly call: Opened;
   readonly grant: Grant;
   readonly pool_key: string;
-  /** Set when the call needs an approval, which may be one that a person gave earlier for its session. */
+  /** Set when the call needs an approval. An earlier approval for its session may already cover the call. */
   readonly ask: { rule: string; reason: string; risk: Risk } | null;
   /** The id of the allow rule or binding without which the call would need approval. */
   readonly allowed_by: string | null;
@@ -52,8 +52,8 @@ export interface RefusedCall {
 }
 
 /**
- * `allow_rules` are the rules that may cover the call. Most calls need no approval, so they are admitted without
- * reading any.
+ * `allow_rules` are the rules that may cover the call. Most calls need no approval and are admitted without reading
+ * any rules.
  */
 export function admit(
   call: Opened,
@@ -79,7 +79,7 @@ export function admit(
   return new AdmittedCall(call, grant, pool_key, ask, ask === null ? allowed_by : null);
 }
 
-/** The rules whose decision may have changed while an admitted call was waiting. */
+/** The rules that are applied again to an admitted call that had to wait. */
 const RECHECKED_RULES = RULES.filter(({ listing, recheck }) => listing === true || recheck === true);
 
 /** Why a call that was admitted before may no longer start, or null. */

@@ -1,7 +1,7 @@
 /**
- * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided is not met,
- * so that the call needs approval. In a pattern `*` matches neither control characters nor the characters that a
- * shell interprets, because `git *` must not allow `git log; rm -rf ~`.
+ * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided counts as
+ * not met, and the call needs approval. In a pattern `*` matches neither control characters nor the characters that
+ * join, redirect or expand shell commands, because `git *` must not allow `git log; rm -rf ~`.
  */
 import { type AllowRule, type ArgumentCondition, canonicalJson, type Json } from "@backplane/contract";
 
@@ -22,11 +22,12 @@ function meetsCondition({ equals, matches }: ArgumentCondition, value: Json): bo
 }
 
 /**
- * Control, format and private characters, line and paragraph separators, and the separators and expansions of shells.
+ * Control, format, private-use and unassigned characters, line and paragraph separators, and the characters that join,
+ * redirect or expand shell commands.
  */
 const NOT_MATCHED_BY_WILDCARD = /[\p{C}\p{Zl}\p{Zp};|&$<>`]/u;
 
-/** `..` between separators of paths or words, percent-encoded or not. */
+/** `..` as a whole path segment or word. Percent-encoded dots are decoded before the test. */
 const PARENT_FOLDER = /(?<![\w.-])\.\.(?![\w.-])/;
 
 function matchesPattern(pattern: string, value: string): boolean {

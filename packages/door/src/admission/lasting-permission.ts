@@ -1,5 +1,5 @@
 /**
- * Permissions that outlast one call: the answers for a session, allow rules, and bindings that never require approval.
+ * Permissions that outlast one call: answers for a session, allow rules, and bindings that never require approval.
  * The policy's `lasting_approvals` limits all of them, and a critical call needs approval every time.
  */
 import {
@@ -40,8 +40,8 @@ export interface Permission {
 const NO_PERMISSION: Permission = { allowed_by: null, unmet: null };
 
 /**
- * Finds the allow rule or binding that permits a call that would need approval. `rules` are those of its package whose
- * creators are still authorized.
+ * Finds the allow rule or binding that permits a call that would otherwise need approval. `rules` are the allow rules
+ * for the call's package; their creators are still authorized.
  */
 export function findPermission(
   call: PermissionInput,
@@ -122,7 +122,7 @@ export function findLastingRefusal(
 
 const ANSWER_ONCE = "Approve each call individually with the response approve.";
 
-/** The further calls that an answer to a call may cover. */
+/** Lists which further calls an answer to this call may cover. */
 export function listAnswerCoverages(
   call: Pick<PermissionInput, "plan" | "policy" | "input">,
   risk: Risk,

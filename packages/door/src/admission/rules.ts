@@ -61,12 +61,13 @@ export interface Rule {
   /** The requirement that the rule checks, for `policy explain`. */
   about: string;
   /**
-   * Depends only on the caller and the tool, not on the arguments or the time. Listings hide what such a rule denies.
+   * Can be decided for a caller and a tool, without the arguments of a call. Listings hide tools that such a rule
+   * denies.
    */
   listing?: true;
   /** Applied again before a call that had to wait is started, as all listing rules are. */
   recheck?: true;
-  /** `allow_rules` are those of the call's package. They matter only to rules that ask. */
+  /** `allow_rules` are the allow rules for the call's package. Only rules that ask use them. */
   decide(
     call: RuleInput,
     grant: Grant,
@@ -127,7 +128,7 @@ export const RULES: readonly Rule[] = [
       const { delegation } = call.caller;
       if (delegation === undefined) return PASS;
       const { export: item } = call.plan;
-      // A compactor changes nothing but its own input, and a run may need one when its session has grown too long.
+      // A compactor only summarizes its input, and a run may need one when its session has grown too long.
       if (item.kind === "compactor" && mayCompact(delegation.scopes)) return PASS;
       if (!delegation.scopes.includes("tools:invoke")) {
         return deny("policy.denied", "The calling invocation was not granted the scope tools:invoke.");
@@ -392,7 +393,7 @@ function requiredApproval({ plan, context, caller }: RuleInput): string | null {
   const { export: item, bound } = plan;
   if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
   if (bound.binding.policy.approval !== "always") return null;
-  // An event delivery has no caller who could be asked, and a waiting delivery would block those behind it.
+  // An event delivery has no caller who could be asked, and a waiting delivery would block the deliveries behind it.
   const is_delivery = item.kind === "hook" && context === "background" && caller.delegation === undefined;
   return is_delivery ? null : "the binding requires approval of every call";
 }

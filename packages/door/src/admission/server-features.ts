@@ -36,11 +36,11 @@ import { findListingDenial, widestGrant } from "./visibility.ts";
 const SERVER_FEATURES = ["resources", "prompts"] as const;
 /** Requests whose sender can wait until a person has answered. */
 const APPROVABLE: ReadonlySet<string> = new Set(["resources/read", "prompts/get"]);
-/** Requests that reveal only names and addresses. */
+/** Requests that list resources or prompts without their contents. */
 const LISTS: ReadonlySet<string> = new Set(["resources/list", "resources/templates/list", "prompts/list"]);
 export type ServerFeature = (typeof SERVER_FEATURES)[number];
 
-/** The feature that a request is for; null for a request to the server itself, such as for its log level. */
+/** The feature that a request is for; null for a request to the server itself, such as a change of its log level. */
 export function findFeature(method: string, { ref }: JsonObject): ServerFeature | null {
   if (method === "completion/complete")
     return (ref as JsonObject | undefined)?.type === "ref/prompt" ? "prompts" : "resources";

@@ -1,7 +1,7 @@
 /**
  * Approvals on the bus (approval.flow). Requests and cancellations are published on the reserved kernel session,
- * because the session that needs the approval is blocked until it is answered. Answers from adapters arrive the same
- * way and pass the same checks as answers over HTTP.
+ * because the session that needs the approval may be blocked until a person has answered. Answers from adapters also
+ * arrive on the bus and pass the same checks as answers over HTTP.
  */
 
 import {
@@ -18,9 +18,9 @@ import type { KernelPort } from "@backplane/session";
 import type { ApprovalPublisher } from "./pending-approvals.ts";
 
 /**
- * Actor prefix of answers from the bus. Such an answer is not published again, because every plugin has received it.
- * Clients that watch the session receive it once it is accepted: the plugin's own event does not contain the session
- * id.
+ * Actor prefix of answers from the bus. Such an answer is not published again, because the plugins have received it.
+ * Clients that watch the session receive it separately once it is accepted, because the plugin's own event does not
+ * contain the session id.
  */
 export const BUS_ACTOR = "plugin:";
 

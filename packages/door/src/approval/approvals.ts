@@ -113,7 +113,7 @@ export function createApprovals(
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
     if (approval.status !== "pending") throw alreadyClosed(approval);
-    // Both must still be authorized: the person who answers and the caller that the call would run for.
+    // The person who answers must still be authorized. For an approval, so must the caller that the call would run for.
     await authority.require(caller);
     const row = body.response === "reject" ? null : await requireRequester(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {

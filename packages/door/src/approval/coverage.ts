@@ -115,8 +115,8 @@ export async function readUseCoverage(
 }
 
 /**
- * A kernel plugin has no stored binding. Its settings are in the configuration of the org, and its permissions in that
- * of the default org. Sealed values stay sealed.
+ * A kernel plugin has no stored binding. Its own configuration belongs to the org; the settings that the kernel reads,
+ * such as its permissions, belong to the default org. Sealed values stay sealed.
  */
 async function readConfig({ host, store }: CoverageDeps, bound: BoundPackage): Promise<JsonObject> {
   const { binding, package: pack } = bound;
@@ -150,7 +150,7 @@ async function readSecretVersions(
   return versions;
 }
 
-/** Stays the same when a token is renewed, and changes with the person or the server. */
+/** Stays the same when a token is renewed, and changes with each new sign-in. */
 async function readSignInIdentity(deps: CoverageDeps, bound: BoundPackage): Promise<Json> {
   if (!isRemote(bound) || hasOwnCredential(bound)) return null;
   const { binding_id, scope } = bound.binding;

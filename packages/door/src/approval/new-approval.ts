@@ -23,7 +23,7 @@ export function buildApproval(
   return buildRow(deps, call, row, coverage, now, { brief, reason, risk, replaces: null, changed: [] });
 }
 
-/** Asks for approval again, because the call that would run now is not the one that `replaced` covers. */
+/** Builds the approval for a call that now differs from the call that `replaced` covers. */
 export function buildFollowUpApproval(
   deps: Deps,
   { call }: Admitted,

@@ -1,7 +1,7 @@
 /**
  * The approvals that calls on this node wait for. The row in the store decides, and its first answer wins. This class
- * only wakes the waiting call: after an answer on this node, when the approval expires, when the call is cancelled, or,
- * after an answer on another node, by reading the row again.
+ * closes approvals that expire or whose call is cancelled, and wakes the waiting calls. An answer on another node is
+ * noticed by reading the row again.
  */
 
 import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
@@ -114,7 +114,7 @@ export class PendingApprovals {
     }
   }
 
-  /** Cancels the pending approvals. Durable ones stay pending and are resumed at the next start. */
+  /** Cancels the pending approvals, except durable ones, which stay pending and are resumed at the next start. */
   async stop(): Promise<void> {
     const closing: Promise<void>[] = [];
     for (const waiter of this.#waiters.values()) {

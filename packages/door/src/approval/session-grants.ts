@@ -1,8 +1,8 @@
 /**
- * Approvals for a whole session, kept in memory only. A grant is valid for one session, one identity and one digest.
- * The digest covers the whole call, or the call without its arguments if the approval is for the tool. Another caller
- * that uses the session id needs its own approval. A grant ends immediately when it is revoked or when the approver's
- * key is revoked.
+ * Approvals for a whole session, kept in memory only. A grant is valid for one session with its sub-agents, one
+ * identity and one digest. The digest covers the whole call, or the call without its arguments if the approval is for
+ * the tool. Another caller that uses the session id needs its own approval. A grant ends immediately when it is revoked
+ * or when the approver's key is revoked.
  */
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";

@@ -9,7 +9,7 @@ import type { AuditReport } from "@backplane/contract";
 import type { AuditMark, KernelDeps } from "@backplane/ports";
 
 interface AuditWatch {
-  /** Compares the marks and verifies the newest entries. The rest is verified in the background. */
+  /** Compares the marks and verifies entries from the last check on. The whole log is verified in the background. */
   start(): Promise<void>;
   /** Advances the marks to the end of the log. */
   stop(): Promise<void>;
@@ -20,7 +20,7 @@ interface AuditWatch {
 type AuditBreak = NonNullable<AuditReport["broken"]>;
 
 const STEP_ENTRIES = 500;
-/** How many entries are verified before the gateway is ready, from where the last check ended. */
+/** How many entries after the last check are verified before the gateway is ready. */
 const FIRST_ENTRIES = 1_000;
 const MARK_DELAY_MS = 250;
 const LOG_START: AuditMark = { seq: 0, hash: "" };

@@ -1,6 +1,6 @@
 /**
- * Whether the caller of a call or a turn is still authorized. Read from the store at the start of each step and never
- * cached, so that a revocation on one gateway takes effect on all of them.
+ * Checks whether the caller of a call or a turn is still authorized. Each check asks the store, so that a revocation on
+ * one gateway takes effect on all of them.
  */
 
 import { type ApiKey, isId, type MaybePromise, mapMaybe, type Role } from "@backplane/contract";
@@ -27,7 +27,7 @@ export interface AuthorityDeps {
   store: Pick<Store, "keys" | "invocations">;
   clock: Pick<Clock, "now">;
   bindings: Pick<DoorBindings, "get">;
-  /** The binding that took over from the one to which the call was assigned. */
+  /** Finds the binding that succeeded the binding of the call. */
   findSuccessor: (row: InvocationRow) => Promise<BoundPackage | null>;
   policies: Policies;
   live: LiveCalls;

@@ -8,7 +8,7 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { Revocation } from "../calls/revocation.ts";
 import type { Authority, Principal } from "./authority.ts";
 
-/** A revocation takes effect within a second; a pass, its reads and the stop must fit into that time. */
+/** A revocation takes effect within a second; this interval, the reads of a pass and the stop must fit into it. */
 const INTERVAL_MS = 250;
 
 /** The part of a running agent turn that the watch needs. */
@@ -37,7 +37,7 @@ export class RevocationWatch {
     this.#deps = deps;
   }
 
-  /** Starts the watch, because there is work to watch. */
+  /** Starts the watch if it is not active. Called when there is work to watch. */
   wake(): void {
     if (this.#timer !== null || this.#checking || this.#stopped) return;
     this.#timer = this.#deps.clock.after(INTERVAL_MS, () => {
@@ -58,7 +58,7 @@ export class RevocationWatch {
     try {
       await this.#checkAll();
     } catch (error) {
-      // Meanwhile nothing starts either, because each step reads the same store first.
+      // Meanwhile no step starts either, because each step reads the same store first.
       this.#deps.log.warn({ err: error }, "could not read the authority of running work; retrying");
     } finally {
       this.#checking = false;
@@ -82,7 +82,7 @@ export class RevocationWatch {
       const key = `${org_id}\n${project_id}\n${principal.actor}\n${principal.role}`;
       return readOnce(key, () => authority.findRevocation(principal));
     };
-    // Turns come first, because their calls end for the same reason, and each tool result precedes the last message.
+    // Turns come first: a revoked turn stops its own calls, and their results precede its last message on the tape.
     for (const turn of turns()) {
       const reason = await findRevocation({ ...turn.caller, scope: turn.key.scope });
       if (reason !== null) turn.revoke(reason);
@@ -92,7 +92,7 @@ export class RevocationWatch {
       const { org_id, project_id, requested_by: actor, role, binding_id } = call.row;
       const scope = { org_id, project_id };
       let reason = await findRevocation({ actor, scope, role });
-      // Disabling a binding does not stop running calls; it only prevents new ones.
+      // Disabling a binding stops only calls that have not started.
       if (reason === null && call.stage !== "running") {
         reason = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
           authority.findBindingRevocation(scope, binding_id, call.row),

@@ -64,7 +64,7 @@ async function readOwnCall({ live, store }: SessionIdsDeps, { delegation, scope 
   return row;
 }
 
-/** If the call specifies a session, chains and runs of other sessions do not exist for the caller. */
+/** If the call specifies a session, chains and runs of other sessions are treated as missing. */
 function isInSession({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
   return named === null || named.session_id === session_id;
 }

@@ -31,7 +31,7 @@ interface ConcurrencyLimit {
 
 /** The position of one call in the queue of its binding, and later its slot. */
 export interface SlotReservation {
-  /** Resolves with true once the slot is held, or with false when `deadline` (monotonic) comes first. */
+  /** Resolves with true once the slot is held, or with false if `deadline` (monotonic) or an interrupt comes first. */
   acquire(deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<boolean>;
   /** Leaves the queue and releases the slot. Safe to call twice. */
   release(): void;
@@ -116,7 +116,7 @@ export class ConcurrencyLimits {
     });
   }
 
-  /** Serves the queue until it is empty or no slot is free. Runs once per limit at a time. */
+  /** Serves the queue until it is empty or no slot is free. Never runs twice at a time for one limit. */
   async #serve(limit: ConcurrencyLimit): Promise<void> {
     if (limit.serving) return;
     limit.serving = true;

@@ -14,7 +14,7 @@ export interface EndedAttempt {
   error: { code: string; message: string } | null;
 }
 
-/** The row's earlier attempts with this one added. The oldest ones are dropped at the limit. */
+/** Returns the row's earlier attempts and `attempt`. At the limit the oldest attempts are dropped. */
 export function addAttempt(row: InvocationRow, attempt: EndedAttempt): EarlierAttempt[] {
   const { started_at, ended_at, retried_at, reason, error } = attempt;
   const { code, message } = error ?? { code: "plugin_retryable", message: "" };
@@ -28,7 +28,7 @@ export function addAttempt(row: InvocationRow, attempt: EndedAttempt): EarlierAt
   return [...(row.earlier_attempts ?? []), added].slice(-INVOCATION_LIMITS.earlier_attempts);
 }
 
-/** When the attempt that runs now began, as far as the row says. */
-export function attemptStart({ earlier_attempts, started_at, created_at }: InvocationRow): string {
+/** When the current attempt of the row began. */
+export function attemptStartOf({ earlier_attempts, started_at, created_at }: InvocationRow): string {
   return earlier_attempts?.at(-1)?.retried_at ?? started_at ?? created_at;
 }

@@ -1,6 +1,6 @@
 /**
- * The events of one running call: numbered, bounded, written to the store and passed to watchers. Events
- * beyond the bound are only counted, and the last event contains the number of dropped events.
+ * The events of one running call: numbered, bounded, written to the store and passed to watchers. Events beyond the
+ * bound are only counted, and the last event contains the number of dropped events.
  */
 
 import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";
@@ -28,7 +28,7 @@ export class EventLog {
 
   write(event: InvocationEvent["event"]): void {
     const { events_chars, events_kept } = INVOCATION_LIMITS;
-    // One event may be as large as a message, so a limit on their number alone would not bound the size of the log.
+    // One event may be as large as a message, so a limit on the number of events would not bound the size of the log.
     const chars = this.seq < events_kept ? JSON.stringify(event).length : 0;
     if (this.seq >= events_kept || this.#chars + chars > events_chars) {
       this.#dropped++;

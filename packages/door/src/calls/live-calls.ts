@@ -34,8 +34,7 @@ export type StopCause = "user" | "shutdown" | Revocation;
 export type CoveredParts = Readonly<Record<string, string>>;
 
 /**
- * The content of an approval: one digest of everything that decides what the call does, and a digest of each
- * part.
+ * The content of an approval: one digest of everything that decides what the call does, and a digest of each part.
  */
 export interface Coverage {
   digest: string;
@@ -83,9 +82,9 @@ export class LiveCall {
   earlier_attempts = 0;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
-  /** Violations of the protocol that the gateway found itself, in addition to those that the runner counts. */
+  /** Protocol violations that the gateway found itself, in addition to those that the runner counts. */
   violations = 0;
-  /** The execution of a harness that was opened by this call; null once it was started, and after a recovery. */
+  /** The harness execution that this call begins or resumes; null once the harness has started and after a recovery. */
   execution: ExecutionPlan | null = null;
   /** How often the harness was started since its last checkpoint. */
   starts = 0;
@@ -98,7 +97,7 @@ export class LiveCall {
   #resolve!: (invocation: Invocation) => void;
   #final: Invocation | null = null;
 
-  /** How often the gateway's lease had expired when the row was written. */
+  /** The value of `NodeLease.lapses` when the row was written. */
   lease_lapses: number;
 
   constructor(row: InvocationRow, lease_lapses: number) {
@@ -160,7 +159,7 @@ export class LiveCalls {
     return this.#calls.get(id);
   }
 
-  /** The call, if `scope` may see it. A call that it may not see is treated as missing. */
+  /** Finds a call that is visible in `scope`. Any other call is treated as missing. */
   findVisible(scope: Scope, id: string): LiveCall | undefined {
     const call = this.get(id);
     if (call === undefined || call.row.org_id !== scope.org_id) return undefined;

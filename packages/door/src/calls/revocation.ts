@@ -20,7 +20,7 @@ export interface RootCaller {
   revoked: Revocation | null;
 }
 
-/** The gateway's own deliveries have no role that an operator assigned. */
+/** The actor of the gateway's own deliveries, whose role no operator assigned and none can disable. */
 const KERNEL = "kernel";
 
 /** The root of a caller that has just been authenticated, without a read from the store. */

@@ -55,7 +55,7 @@ export function toCatalogEntry(
 }
 
 /** How a tool that lost its name can be used: disable the holder, or call the tool by its package. */
-export function collisionFix(loser: PlannedCandidate, holder: PlannedCandidate | null): string | null {
+export function findCollisionFix(loser: PlannedCandidate, holder: PlannedCandidate | null): string | null {
   if (holder === null) return null;
   const { origin, package_id, plan } = holder;
   if (origin === "core" || origin === "workspace")

@@ -11,8 +11,8 @@ import { findListingDenial } from "../admission/visibility.ts";
 import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
 import {
-  collisionFix,
   compareEntries,
+  findCollisionFix,
   findLoadError,
   type PlannedCandidate,
   toCatalogEntry,
@@ -66,7 +66,10 @@ interface CachedSnapshot {
 const FRESH_MS = 1_000;
 const MAX_SNAPSHOTS = 256;
 const MAX_WARNINGS = 4_096;
-/** The selection of tools within the budget changes at most this often, so that a conversation keeps its tools. */
+/**
+ * How long the call counts are reused that decide which tools the budget defers. Fresh counts could change the tools of
+ * a conversation.
+ */
 const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
@@ -77,7 +80,7 @@ const NOTHING_DEFERRED = {
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
-/** Core tools that only the gateway itself and harnesses call, each with the reason. */
+/** Core tools that models are not offered, each with the reason. */
 const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
   [SAMPLING_TOOL]: "it answers sampling requests from MCP servers and is not for models",
   [ACTION_TOOL]: "harnesses use it to ask for permission, and it is not for models",
@@ -104,7 +107,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const { scope } = caller;
     const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.getEffective(scope)]);
     const sources: PlannedCandidate[] = [];
-    // A caller without a project can call only org-wide bindings by name, never with the config and secrets of a project.
+    // A caller without a project can call only org-wide bindings by name, so it never uses the secrets of a project.
     const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
     for (const group of groupByCandidate(selectUsable(eligible, scope))) {
       const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);
@@ -146,7 +149,10 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const view = getSharedView(candidate.plan);
       const tool = buildOfferedTool(view, candidate.origin, candidate.plan, policy, false);
       entries.push(
-        toCatalogEntry(tool, view, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
+        toCatalogEntry(tool, view, candidate.plan, status, {
+          reason,
+          fix: findCollisionFix(candidate, holder),
+        }),
       );
       warnOnce(scope, candidate, status, reason);
     }
@@ -159,7 +165,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const now = clock.monotonic();
     const cached = usages.get(key);
     if (cached !== undefined && now - cached.at < USAGE_FRESH_MS) return cached.usage;
-    // A turn must not fail because the order of its tools is unknown.
+    // A turn must not fail because the call counts cannot be read.
     const usage = await deps.readUsage(scope).catch(() => cached?.usage ?? NO_USAGE);
     usages.delete(key);
     usages.set(key, { at: now, usage });

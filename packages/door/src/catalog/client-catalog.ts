@@ -29,8 +29,7 @@ export function createClientCatalog(
   changes.on("definitions.changed", ({ org_id }) => notifyChanged(org_id));
   changes.on("bindings.changed", ({ caller }) => {
     notifyChanged(caller.scope.org_id);
-    // Reading the catalog logs name collisions, so the warning follows the change that caused
-    // the collision.
+    // Reading the catalog logs name collisions, so the warning follows the change that caused the collision.
     void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
   });
 

@@ -1,5 +1,5 @@
 /**
- * Defers the tools that a caller did not choose, or that cost more than the budget of the policy (client.profiles).
+ * Defers tools that the caller did not choose, or that do not fit into the policy's token budget (client.profiles).
  * The choice depends only on the arguments, so it stays the same until the catalog, the policy or the usage changes.
  */
 
@@ -20,8 +20,8 @@ export type ToolUsage = ReadonlyMap<string, number>;
 export const SKILL_TOOL = "skill";
 
 /**
- * Defers the tools that the caller's key does not list, including those of the gateway itself. Pinned tools stay,
- * and so does the one for skills, because skills and tools are listed separately.
+ * Defers the tools that the caller's key does not list, including those of the gateway itself. Pinned tools stay, and
+ * so does the skill tool, because skills are listed separately from tools.
  */
 export function deferByProfile(
   listed_tools: readonly ListedTool[],
@@ -44,14 +44,14 @@ function isSkillTool({ tool: { name, origin } }: ListedTool): boolean {
 }
 
 /**
- * Returns the tools of the profile that `@NAME` refers to: none if it was removed, null for the pattern of a tool.
+ * Returns the tools of the profile that `@NAME` refers to: none if the profile was removed, null for a tool pattern.
  */
 function findProfile({ document }: EffectivePolicy, pattern: string): readonly string[] | null {
   const name = profileNameOf(pattern);
   return name === null ? null : (document.tool_profiles[name] ?? []);
 }
 
-/** Returns NAME of `@NAME`, or null for the pattern of a tool. */
+/** Returns NAME of `@NAME`, or null for a tool pattern. */
 export function profileNameOf(pattern: string): string | null {
   return pattern.startsWith("@") ? pattern.slice(1) : null;
 }
@@ -85,8 +85,8 @@ export function deferByBudget(
 }
 
 /**
- * A turn depends on the gateway's own tools, so a model must not have to search for them, unless a key does not list
- * them.
+ * Whether the budget may defer the tool. A turn depends on core and bundled tools, so a model must not have to search
+ * for them.
  */
 function mayDefer({ tool }: ListedTool, policy: EffectivePolicy): boolean {
   return tool.origin !== "core" && tool.origin !== "bundled" && !policy.pinned(tool.name);

@@ -106,7 +106,7 @@ export async function explain(
   });
   const decisive =
     steps.find(({ decision }) => decision === "deny") ?? steps.find(({ decision }) => decision === "ask");
-  const [tolerance, unlimited] =
+  const [tolerance, tolerance_without_channel] =
     context === "direct"
       ? [null, null]
       : [toleranceFor(policy, context, caller.channel), toleranceFor(policy, context, undefined)];
@@ -120,7 +120,7 @@ export async function explain(
     role: caller.role,
     channel: caller.channel ?? null,
     tolerance,
-    tolerance_channel: tolerance === unlimited ? null : (caller.channel ?? null),
+    tolerance_channel: tolerance === tolerance_without_channel ? null : (caller.channel ?? null),
     risk,
     risk_sources: sources,
     allowed_by: decisive === undefined ? allowed_by : null,

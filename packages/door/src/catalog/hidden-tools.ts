@@ -29,7 +29,7 @@ import {
   toolsOf,
 } from "@backplane/registry";
 import { originOf, selectUsable } from "../tools/precedence.ts";
-import { objectSchema, tokenCost } from "./offered-tool.ts";
+import { estimateTokenCost, toObjectSchema } from "./offered-tool.ts";
 
 export type ListHiddenTools = (caller: Caller) => Promise<CatalogEntry[]>;
 
@@ -71,11 +71,11 @@ export function createHiddenTools(
       scope.project_id !== null || project_id === null;
     const active = (await listActive(scope)).filter(({ binding }) => isEligible(binding));
     const usable = new Set(selectUsable(active, scope));
-    const matches: CatalogEntry[] = [];
+    const hidden: CatalogEntry[] = [];
     const makeEntry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       toEntry(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
     const addHidden = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
-      matches.push({ ...makeEntry(bound, item, schemas), ...explainHidden(bound, active) });
+      hidden.push({ ...makeEntry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
       if (!usable.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
@@ -91,9 +91,9 @@ export function createHiddenTools(
       if (binding.status !== "active")
         for (const { item, schemas } of listTools(bound, definitions)) addHidden(bound, item, schemas);
       else
-        for (const held of definitions?.quarantined ?? []) matches.push(toHeldEntry(bound, held, makeEntry));
+        for (const held of definitions?.quarantined ?? []) hidden.push(toHeldEntry(bound, held, makeEntry));
     }
-    return matches;
+    return hidden;
   };
 }
 
@@ -187,7 +187,7 @@ function toEntry(
   const fields = {
     name: id,
     description: description === undefined || description === "" ? display_name : description,
-    parameters: objectSchema(input),
+    parameters: toObjectSchema(input),
   };
   return {
     name: id,
@@ -206,7 +206,7 @@ function toEntry(
     requires_approval: tool.requires_approval,
     deferred: tool.deferred === true,
     deferred_by: tool.deferred === true ? "author" : null,
-    token_cost: tokenCost(fields),
+    token_cost: estimateTokenCost(fields),
     input_schema: fields.parameters,
     taken_out,
   };

@@ -49,14 +49,14 @@ export function sharedViewOf({ export: item, bound }: ExportPlan): SharedToolVie
   const llm_tool = share({
     name: item.id,
     description: item.description === undefined || item.description === "" ? title : item.description,
-    parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
+    parameters: toObjectSchema(schemaAt(bound, tool?.input_schema)),
   });
   const output = schemaAt(bound, tool?.output_schema);
   return {
     llm_tool,
     title: title === item.id ? null : title,
     output_schema: isObject(output) ? output : null,
-    token_cost: tokenCost(llm_tool),
+    token_cost: estimateTokenCost(llm_tool),
   };
 }
 
@@ -99,11 +99,11 @@ function findDeferral(name: string, by_author: boolean, policy: EffectivePolicy)
 const CHARACTERS_PER_TOKEN = 4;
 
 /**
- * Estimates the cost of a tool in every model call (tools.token-cost): the characters of its name,
- * description and schema as JSON, four to a token, rounded up. Tokenizers differ by about a fifth; one
- * estimate for all keeps tools comparable.
+ * Estimates the tokens that a tool adds to each model call (tools.token-cost): the characters of its name, description
+ * and schema as JSON, four to a token, rounded up. Tokenizers differ by about a fifth; a single estimate keeps tools
+ * comparable.
  */
-export function tokenCost({ name, description, parameters }: LlmTool): number {
+export function estimateTokenCost({ name, description, parameters }: LlmTool): number {
   return Math.ceil(JSON.stringify({ name, description, parameters }).length / CHARACTERS_PER_TOKEN);
 }
 
@@ -112,7 +112,7 @@ function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Js
 }
 
 /** Model vendors require an object schema. A tool without one accepts any object. */
-export function objectSchema(schema: Json | null): JsonObject {
+export function toObjectSchema(schema: Json | null): JsonObject {
   return isObject(schema) ? schema : ANY_OBJECT;
 }
 

@@ -8,8 +8,7 @@ export interface SearchableTool {
 }
 
 /**
- * Returns the best match first. A word counts most in the name, then in the keywords, then in the
- * description.
+ * Returns the best match first. A word counts most in the name or title, then in the keywords, then in the description.
  */
 export function searchTools<T extends SearchableTool>(
   tools: readonly T[],

@@ -1,5 +1,5 @@
 /**
- * Recorded frames of the bindings that an operator chose, for a limited time. They are kept in the memory of this
+ * Records the frames of bindings that an operator chose, for a limited time. They are kept in the memory of this
  * gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
  * each record (docs/decisions/0047-console.md). The runner has already removed the secrets from the frames.
  */
@@ -90,7 +90,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       requireOperator(caller, "record frames");
       const bound = await store.bindings.get(caller.scope, binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
-      // The processes of the binding are replaced, and they serve the calls of every project.
+      // Recording replaces the processes of the binding, which serve the calls of every project.
       if (isOrgWide(bound)) requireWholeOrg(caller, "record the frames of a binding of the whole org");
       if (!isObservable(bound)) {
         const message = "The frames of this plugin's protocol cannot be recorded.";

@@ -88,7 +88,7 @@ async function planStart(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pro
   return { id, write, target, deadline };
 }
 
-/** The execution keeps its target, its limits and what it has used of them; only the trigger may be new. */
+/** The execution keeps its target, its limits and their usage so far; only the trigger may be new. */
 async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<ExecutionPlan> {
   const id = call.input.target!.execution_id!;
   const row = await deps.store.executions.get(call.caller.scope, id);

@@ -12,7 +12,7 @@ interface Response {
 }
 
 /**
- * Runs `work` once per key and replays its response. Responses with 5xx and 429 are not kept, so they can be retried.
+ * Runs `work` once per key and replays its response. A 5xx or 429 response is not kept, so the request can be retried.
  */
 export async function runIdempotent(
   deps: Pick<KernelDeps, "store" | "clock" | "log">,

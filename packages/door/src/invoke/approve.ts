@@ -1,6 +1,6 @@
 /**
- * Third gate: the call needs no approval, or a person approved exactly this call. After the answer everything is
- * checked again from the row, because the wait may have been long. Only this file creates an `Approved`.
+ * Approval: the call needs none, or a person approved exactly this call. After the answer everything is checked again
+ * from the row, because the wait may have been long. Only this file creates an `Approved`.
  */
 
 import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
@@ -38,7 +38,7 @@ class ApprovedCall {
     this.plan = admitted.call.plan;
     this.grant = admitted.grant;
     this.pool_key = admitted.pool_key;
-    // The runner tells the runs of one call apart by their number.
+    // The runner distinguishes the runs of one call by this number.
     this.attempt = (admitted.call.delivery?.attempt ?? 1) + live.earlier_attempts;
     this.token = token;
     this.reservation = reservation;
@@ -49,7 +49,7 @@ export type Approved = ApprovedCall;
 
 export interface NotApproved {
   gate: "closed";
-  /** Null when another node owns the call now. */
+  /** Null when another node owns the call now, or when the call stays pending because this gateway is stopping. */
   ending: CallEnding | null;
 }
 
@@ -59,7 +59,7 @@ export function approve(door: Door, recorded: Recorded): MaybePromise<Approved |
   return askUntilCurrent(door, recorded, next.approval);
 }
 
-/** Asks for approval again for as long as the call that was approved is not the call that would run. */
+/** Asks for approval again while the call that would run differs from the call that was approved. */
 async function askUntilCurrent(
   door: Door,
   recorded: Recorded,
@@ -159,7 +159,7 @@ async function requestNewApproval(
   return { follow_up };
 }
 
-/** Admits the call by the current state, or returns the ending of a call that may no longer run. */
+/** Admits the call under the current policy and state, or returns the ending of a call that may no longer run. */
 async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | CallEnding> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {

@@ -1,6 +1,6 @@
 /**
- * Cancels a call at whatever stage it is: awaiting approval, queued, between two attempts, in the runner, or on another
- * node. The other node learns of it from a job, which its heartbeat reads.
+ * Cancels a call, whatever its stage: awaiting approval, queued, between two attempts, in the runner, or on another
+ * node. The heartbeat of the other node reads the request from a job.
  */
 
 import { BackplaneError, isTerminal } from "@backplane/contract";
@@ -8,7 +8,7 @@ import type { InvocationRow, NewJob } from "@backplane/ports";
 import type { LiveCall, StopCause } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
-/** Resolves when cancellation has started, not when the call has ended. */
+/** Resolves when the cancellation was requested, not when the call has ended. */
 export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.get(row.id);
   if (live !== undefined) {
@@ -19,7 +19,7 @@ export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   const { store, ids, clock } = door.deps;
   const job: NewJob = {
     id: ids.next("job"),
-    queue: cancelQueue(row.node_id),
+    queue: cancelQueueOf(row.node_id),
     group: null,
     payload: { invocation_id: row.id },
     max_attempts: 3,
@@ -38,7 +38,7 @@ export function stopCall(door: Door, live: LiveCall, reason: StopCause): void {
 /** Cancels the calls that other nodes asked this node to cancel. */
 export async function applyCancelRequests(door: Door): Promise<void> {
   const { store, clock, node_id } = door.deps;
-  const jobs = await store.jobs.claim(cancelQueue(node_id), node_id, clock.now(), 30_000, 100);
+  const jobs = await store.jobs.claim(cancelQueueOf(node_id), node_id, clock.now(), 30_000, 100);
   for (const job of jobs) {
     const { invocation_id } = job.payload as { invocation_id: string };
     const live = door.live.get(invocation_id);
@@ -47,6 +47,6 @@ export async function applyCancelRequests(door: Door): Promise<void> {
   }
 }
 
-function cancelQueue(node_id: string): string {
+function cancelQueueOf(node_id: string): string {
   return `cancel/${node_id}`;
 }

@@ -1,6 +1,6 @@
 /**
  * Stores the checkpoints of a running harness. An event that follows a checkpoint is written and published only after
- * the checkpoint is on disk, so a watcher never sees work that a resumed harness would repeat.
+ * the checkpoint was stored or refused, so that a watcher never sees work that builds on a checkpoint in flight.
  */
 
 import { type HarnessCheckpoint, INVOCATION_LIMITS, type JsonObject } from "@backplane/contract";

@@ -12,7 +12,7 @@ import { codeOf } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import type { Admitted } from "../admission/admit.ts";
 import { admitWithAllowRules } from "../approval/admit-with-allow-rules.ts";
-import { addAttempt, attemptStart } from "../calls/earlier-attempts.ts";
+import { addAttempt, attemptStartOf } from "../calls/earlier-attempts.ts";
 import { type CallEnding, cancelledBy } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
@@ -116,7 +116,7 @@ async function recordFallback(
     allowed_by: admitted.allowed_by,
     retry_count: retries + 1,
     earlier_attempts: addAttempt(row, {
-      started_at: attemptStart(row),
+      started_at: attemptStartOf(row),
       ended_at: failed_at,
       retried_at: deps.clock.now(),
       reason: "fallback",

@@ -1,7 +1,7 @@
 /**
  * Builds the request that starts a harness. After a crash, a restart or a resume, the fidelity of the harness decides
  * what it gets: the data of its last checkpoint, its trigger and chain, or a new chain that begins with its summary. A
- * harness without a checkpoint starts again under the same execution id.
+ * harness that needs a checkpoint and has none starts again under the same execution id.
  */
 
 import {
@@ -29,7 +29,7 @@ import {
 import type { ExecutionPlan, LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
-/** How long a harness waits before it checks again whether the turn that occupies its session has ended. */
+/** How long `reseed` waits before it checks again whether the turn that occupies the session has ended. */
 const BUSY_POLL_MS = 250;
 
 export function buildStartBody({ id, write }: ExecutionPlan): JsonObject {
@@ -142,8 +142,8 @@ function mayCompact({ policy: { allow_compaction = true, max_compactions = 1 } }
 }
 
 /**
- * Makes a chain that begins with the summary the head of the session, and records the loss like every compaction. A
- * turn that was recovered with the harness may still occupy the session, and ends first.
+ * Creates a chain that begins with the summary, makes it the head of the session, and records the loss as every
+ * compaction does. Waits for a turn that was recovered with the harness and still occupies the session.
  */
 async function reseed(
   door: Door,

@@ -140,7 +140,7 @@ class LiveTicket implements Ticket {
 /** The calls as clients see them. A delegated token sees only the calls that it made itself. */
 export function createInvocations(door: Door): Kernel["invocations"] {
   const { store } = door.deps;
-  const ids = { store, live: door.live };
+  const session_id_deps = { store, live: door.live };
 
   async function find(caller: Caller, id: string): Promise<InvocationRow> {
     const row = await store.invocations.get(caller.scope, id);
@@ -194,12 +194,12 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   return {
     // Not async: nearly every call is without a session, and a second promise would cost time (benchmark http.invoke).
     invoke(caller, body, options = {}) {
-      const checked = authorizeSessionIds(ids, caller, body);
+      const checked = authorizeSessionIds(session_id_deps, caller, body);
       if (checked === null) return invoke(door, { caller, body, ...options });
       return checked.then(() => invoke(door, { caller, body, ...options }));
     },
     invokeOnce: async (caller, body, key, digest) => {
-      await authorizeSessionIds(ids, caller, body);
+      await authorizeSessionIds(session_id_deps, caller, body);
       const { result, stored } = await openIdempotent(door.deps, caller, key, digest, (once) =>
         invoke(door, { caller, body, once }),
       );

@@ -1,15 +1,15 @@
 /**
  * Finds interrupted calls whose package files are not on this gateway. Gateways that share a database each have only
  * the files of the packages that were installed on them, so such a call is left to the gateways that have its files.
- * No gateway knows the files of the others, so after a limit it takes such a call over, and the call ends with
- * `package.files_missing`.
+ * No gateway knows the files of the others, so after `host.missing_files_ms` a gateway takes such a call over and ends
+ * it with `package.files_missing`.
  */
 
 import { isRemoteProtocol } from "@backplane/contract";
 import type { InvocationRow, KernelDeps } from "@backplane/ports";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 
-/** More orphans than this are taken over without this check. */
+/** Orphans beyond this number are taken over without the check. */
 const MAX_ORPHANS = 1_000;
 
 export class MissingFiles {

@@ -1,6 +1,7 @@
 /**
  * Writes the row of a call once, together with its admission (docs/decisions/0001): a call that may run is on disk
- * before anything is dispatched, and a refused call is on disk as failed before its error is thrown.
+ * before anything is dispatched, and a refused call is on disk as failed before its error is thrown, unless the gateway
+ * is stopping.
  */
 
 import {
@@ -82,7 +83,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   row.grant = admitted.grant;
   row.class = admitted.grant.class;
   row.allowed_by = admitted.allowed_by;
-  // A call with a delegated token may make calls of its own.
+  // A call with a delegated token may make calls of its own, which join its trace.
   if (admitted.grant.gateway_api_scopes.length > 0) row.shares_trace = true;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
   const open_records: OpenRecords = { records: NO_RECORDS };

@@ -16,7 +16,7 @@ import {
 import type { InvocationRow } from "@backplane/ports";
 import { admit } from "../admission/admit.ts";
 import { endApproval } from "../approval/pending-approvals.ts";
-import { addAttempt, attemptStart } from "../calls/earlier-attempts.ts";
+import { addAttempt, attemptStartOf } from "../calls/earlier-attempts.ts";
 import { failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
@@ -71,7 +71,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     const now = door.deps.clock.now();
     row.retry_count++;
     row.earlier_attempts = addAttempt(row, {
-      started_at: attemptStart(row),
+      started_at: attemptStartOf(row),
       ended_at: null,
       retried_at: now,
       reason: "recovery",

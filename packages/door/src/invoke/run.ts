@@ -38,7 +38,7 @@ import type { Door } from "./door.ts";
 import { isHarness, isInterrupted, mayRestart, startHarness } from "./start-harness.ts";
 import { storeContent } from "./store-content.ts";
 
-/** Resolves with null when another node owns the row now and will end it. */
+/** Resolves with null when another node owns the call now, or when a stopping gateway leaves a harness to recovery. */
 export function run(door: Door, call: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + call.live.remaining_ms;
   return call.reservation === null
@@ -273,8 +273,9 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 
 /**
  * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
- * that never reached the plugin's code is retried for every effect class, if its error code is retryable. `failed` is
- * never retried. The delivery of a hook is retried by the outbox instead.
+ * that never reached the plugin's code is retried for every effect class, if its error code is retryable or the process
+ * started too slowly. A `failed` from the plugin's code is never retried. Hook deliveries are retried by the outbox
+ * instead, and a harness follows `mayRestart`.
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;
@@ -301,7 +302,7 @@ function backoff(base_ms: number, attempt: number): number {
   return base_ms * 2 ** (attempt - 1);
 }
 
-/** The input of a request: an approved call, or one that is replayed and has no row. */
+/** The input of a request: an approved call, or a replayed call, whose row is not stored. */
 type DispatchedCall = Pick<Approved, "plan" | "grant" | "pool_key" | "token"> & {
   live: Pick<LiveCall, "row">;
 };
@@ -374,7 +375,7 @@ function buildContext(
     const { org_id, project_id, session_id, turn } = row;
     const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
     context.session_id = session_id;
-    // A hook runs in the background, so there is nobody to ask even while a person watches the session.
+    // A delivery runs in the background, so there is nobody to ask even while a person watches the session.
     if (!isDelivery(row) && isWatched({ scope: { org_id, project_id }, workspace, session_id }))
       context.interactive = true;
   }
@@ -393,7 +394,7 @@ function buildBody(row: InvocationRow, attempt: number): JsonObject {
     case "compactor":
       return { ...toObject(row.input), compaction_id: row.execution_id };
     case "harness":
-      // Only startHarness knows whether the harness starts or continues.
+      // Only startHarness decides whether the harness starts or continues.
       throw new BackplaneError("internal");
   }
 }

@@ -7,7 +7,7 @@ import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
 import { buildToolResultBlock, type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
-import { finalError, retryReason } from "../outbox/delivery-outcome.ts";
+import { finalErrorOf, retryReasonOf } from "../outbox/delivery-outcome.ts";
 import type { Door } from "./door.ts";
 import { buildSettledEvent, toPublicInvocation } from "./record.ts";
 
@@ -83,7 +83,7 @@ function writeEnd(door: Door, { row, job, progress }: LiveCall, final: Invocatio
     return door.harness_tape.settle(final, end, records);
   if (row.turn === null) {
     const delivered =
-      job === null || retryReason(final) !== null ? undefined : { ...job, now, error: finalError(final) };
+      job === null || retryReasonOf(final) !== null ? undefined : { ...job, now, error: finalErrorOf(final) };
     return invocations.settle(row.id, row.fence, end, records, delivered);
   }
   return door.turns.settle(final, progress?.summary, (tape) =>

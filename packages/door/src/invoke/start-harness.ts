@@ -49,7 +49,7 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
     const message = `The execution ${execution.id} has used its max_time_ms.`;
     return { kind: "refused", ending: failedWith("timeout", message) };
   }
-  // Only a call that awaited approval across a restart was never started before.
+  // Only a harness whose call awaited approval across a restart has never been started before.
   const never_started = execution.starts === 1 && execution.checkpoints === 0;
   const body = never_started
     ? buildRestartBody(execution)
@@ -69,8 +69,8 @@ function publishEvents(door: Door, live: LiveCall): void {
 }
 
 /**
- * Whether the process crashed or reported a retryable failure. Its child runs are found again by their keys, so nothing
- * is done twice.
+ * Whether the process crashed or reported a retryable failure. A restarted harness finds its child runs by their keys,
+ * so no run is started twice.
  */
 export function mayRestart({ status, error }: RunOutcome): boolean {
   if (status === "retryable_failure") return true;
@@ -79,7 +79,7 @@ export function mayRestart({ status, error }: RunOutcome): boolean {
   return ERROR_CODES[code].family === "wire" && ERROR_CODES[code].retryable;
 }
 
-/** A gateway that stops leaves its harnesses to the next one, which continues them from their last checkpoint. */
+/** A gateway that stops leaves its harnesses to the gateway that recovers them from their last checkpoint. */
 export function isInterrupted(live: LiveCall, outcome?: RunOutcome): boolean {
   return live.stopped === "shutdown" && isHarness(live.row) && outcome?.status !== "succeeded";
 }

@@ -27,7 +27,7 @@ import type { CallEnding } from "../calls/ending.ts";
 type ContentDeps = Pick<KernelDeps, "artifacts" | "host" | "log">;
 
 /**
- * The file that a settled call refers to by this hash, or null. Elsewhere a plugin may write any hash, so only
+ * The file that a settled call refers to by this hash, or null. A plugin can write any hash into its result, so only
  * references that the runner checked and blocks that the gateway stored itself are accepted.
  */
 export async function openArtifact(

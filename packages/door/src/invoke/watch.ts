@@ -1,7 +1,8 @@
 /**
  * Streams the events of one call: stored events after `after_seq`, then live events, then the settled record, without
- * gaps or repeats. A watcher that overflows its bounded queue continues from the store, so its memory stays bounded. A
- * call on another node is followed by polling the store.
+ * repeats, and without gaps unless the store takes longer than a second to commit an event. A watcher whose queue
+ * overflows continues from the store, so its memory stays bounded. A call on another node is followed by polling the
+ * store.
  */
 
 import { type Invocation, type InvocationEvent, isTerminal } from "@backplane/contract";
@@ -78,7 +79,7 @@ async function* watchLive(
         last = event.seq;
         yield event;
       } else if (ended !== null) {
-        // A call with a durable approval is not settled by a stop; the reader can continue after the next start.
+        // A call with a durable approval is not settled when the gateway stops; the reader can continue afterwards.
         if (isTerminal((ended as Invocation).status)) yield { settled: ended };
         return;
       } else await wake.wait();
@@ -122,16 +123,16 @@ async function* watchStored(
   let last = after_seq;
   while (!stop.aborted) {
     // The row is read first, so that all events of a settled row are included.
-    const now = await store.invocations.get(row, row.id);
+    const current = await store.invocations.get(row, row.id);
     const events = await store.invocations.events(row.id, last, PAGE_SIZE);
     for (const event of events) {
       last = event.seq;
       yield event;
     }
     if (events.length === PAGE_SIZE) continue;
-    if (now === null) return;
-    if (isTerminal(now.status)) {
-      yield { settled: toPublicInvocation(now) };
+    if (current === null) return;
+    if (isTerminal(current.status)) {
+      yield { settled: toPublicInvocation(current) };
       return;
     }
     await sleep(clock, POLL_MS, stop);

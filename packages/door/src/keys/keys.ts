@@ -59,7 +59,7 @@ export function createKeys(
     return { key, token };
   }
 
-  /** A key with a misspelled profile would list no tools, although nothing reports an error. */
+  /** A key with a misspelled profile would list no tools, and nothing would report the mistake. */
   async function requireProfiles(scope: Scope, tools: readonly string[]): Promise<void> {
     const names = tools.flatMap((pattern) => profileNameOf(pattern) ?? []);
     if (names.length === 0) return;

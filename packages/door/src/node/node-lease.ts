@@ -1,11 +1,11 @@
 /**
- * This gateway's lease in the store. Other gateways take over its work once the lease has expired there. So the
- * gateway also tracks the lease on its own monotonic clock, from before each renewal was sent: it expires here first.
- * If no other gateway can use the store (SQLite), the lease is always held.
+ * This gateway's lease in the store. Other gateways take over its work once the lease has expired in the store. The
+ * gateway therefore also tracks the lease on its own monotonic clock, counted from before each renewal was sent, so the
+ * lease expires here first. If no other gateway can use the store (SQLite), the lease is always held.
  *
- * During an outage of the store every lease may expire while its gateway is alive. So a gateway takes over the work of
- * others only after it has reached the store for the length of a lease without a gap; by then live gateways have
- * renewed theirs.
+ * During an outage of the store every lease may expire while its gateway is alive. A gateway therefore takes over the
+ * work of others only after it has reached the store for the length of a lease without a gap; by then live gateways
+ * have renewed theirs.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -58,7 +58,10 @@ export class NodeLease {
     return !this.#deps.store.shared || this.#deps.clock.monotonic() < this.#expires_at;
   }
 
-  /** How often the lease has expired. Another gateway may own rows that were written before the last time. */
+  /**
+   * How often the lease was acquired after it had expired, including the first time. Another gateway may own rows that
+   * were written before the latest one.
+   */
   get lapses(): number {
     return this.#lapses;
   }

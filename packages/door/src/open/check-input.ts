@@ -5,7 +5,7 @@ import { type ExportPlan, fitsBytes } from "@backplane/registry";
 import { findHarnessIssues } from "../harness/harness-input.ts";
 import { findCompactionIssues, findEventIssues } from "./contract-input.ts";
 
-/** Marks the input of a direct call to a hook as a test, as `:test` does, because no real change caused its event. */
+/** Marks the input of a direct call to a hook as a test event, because no real change caused it. */
 export function markTestEvent({ export: item }: ExportPlan, input: Json, delivered: boolean): Json {
   return item.kind === "hook" && !delivered && isObject(input) ? { ...input, test: true } : input;
 }

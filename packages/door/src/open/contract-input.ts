@@ -1,6 +1,6 @@
 /**
- * The input of a hook or compactor that is called directly. The fields are those that spec/protocol.md promises to the
- * plugin, so a plugin is never started for a request that lacks them. Further fields are passed on.
+ * Checks the input of a hook or compactor that is called directly. The fields are those that spec/protocol.md promises
+ * to the plugin, so a plugin is never started for a request that lacks them. Further fields are passed on.
  */
 
 import { isObject, type Json, type PluginExport } from "@backplane/contract";
@@ -56,7 +56,7 @@ const COMPACTION: Fields = {
       chain_id: TEXT,
       projection: {
         fields: {
-          // A plugin reads the projection from a file if it has another transport, which only the gateway may set.
+          // With any other transport a plugin reads the projection from a file, and only the gateway may ask for that.
           transport: { accepts: (value) => value === "inline", expected: "inline" },
           blocks: BLOCKS,
           pinned_items: BLOCKS,

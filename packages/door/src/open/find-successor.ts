@@ -1,7 +1,7 @@
 import type { BoundPackage, InvocationRow } from "@backplane/ports";
 import type { BindingSource } from "@backplane/registry";
 
-/** The binding that took over from the share to which the call was assigned, with the version of the call. */
+/** Finds the binding of the call's version that took over from the share to which the call was assigned. */
 export async function findSuccessor(
   bindings: Pick<BindingSource, "findCandidates">,
   {

@@ -1,6 +1,6 @@
 /**
- * First gate: resolves the binding and checks the input. Only this file creates an `Opened`: from a request, or, for
- * durable approvals and recovery, from a row. Every later step works from it.
+ * Opens a call: resolves the binding and checks the input. Only this file creates an `Opened`: from a request, or from
+ * the row of a call that is checked again or resumed. All later steps use it.
  */
 
 import {
@@ -152,7 +152,7 @@ export interface OpenDeps {
   policies: Policies;
 }
 
-/** Throws binding.not_found or export.not_found. A call that resolves to no binding leaves no row. */
+/** Throws if the request resolves to no binding. Such a request leaves no row. */
 export async function open(door: OpenDeps, request: InvocationRequest): Promise<Opened> {
   const { ids, host, clock } = door.deps;
   const { caller, body } = request;
@@ -240,7 +240,7 @@ function limitTime(timeout_ms: number, deadline: number | null, now: number): nu
 }
 
 /**
- * Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. A
+ * Opens a call from its row. The recorded grant stays a ceiling, so a call never gains rights while it waits. A
  * call that continues with another version keeps the limits of its caller instead, because the grant was for other
  * bytes; `earlier` is the call as it was first opened.
  */
@@ -300,8 +300,8 @@ function awaitBoth<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[
 
 /**
  * Finds the binding that a request refers to, by id or by the name of an export. Bindings that the caller may not see
- * do not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
- * grant was given for. A call in a turn uses the turn's catalog snapshot.
+ * are treated as missing. A delegated token may use a tool only as the catalog resolves its name, because its grant
+ * refers to that tool. A call in a turn uses the turn's catalog snapshot.
  */
 function resolveBinding(
   door: OpenDeps,
@@ -344,7 +344,7 @@ function findBinding(
   });
 }
 
-/** Rejects a binding of a package other than the one that has the tool's name in the catalog. */
+/** Rejects a binding if the tool's name belongs to another package in the catalog. */
 async function requireHolder(
   bindings: BindingSource,
   scope: Scope,
@@ -363,7 +363,7 @@ async function requireHolder(
 
 /**
  * A caller of the whole org may use any project's binding by its id. If it sends only the name of the export, it gets
- * an org-wide binding, never the config and secrets of some project.
+ * an org-wide binding, never the config and secrets of a project.
  */
 function visibleByName(bounds: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
   if (scope.project_id !== null) return bounds;

@@ -1,22 +1,21 @@
 /**
  * Delivers events to hooks: reserves due jobs and invokes the hook through the one door. The settlement of the call
  * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried
- * with back-off and jitter, and the job is dead after the last attempt. The jobs of a hook that is paused or disabled
- * wait until it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs, at the next due
- * time, when deliveries end and by every heartbeat.
+ * with back-off and jitter, and the job is dead after the last attempt. The jobs of a paused or disabled hook wait
+ * until the hook accepts deliveries again; the jobs of a removed hook are discarded. The deliverer is woken by new
+ * jobs, at the next due time, when deliveries end and by every heartbeat.
  *
- * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are
- * reserved in advance, so that a delivery does not wait for its own read. If the store is not shared, new jobs are
- * taken directly from the write that enqueued them, and only those that are not in memory are read. Calls to a quick
- * hook are opened in advance: a call whose row is on disk waits for a slot, and starts as soon as another call to the
- * hook ends.
+ * The concurrent deliveries of each binding are limited, so a hook that hangs delays no other hook. Jobs are reserved
+ * in advance, so that a delivery does not wait for its own read. If the store is not shared, new jobs are taken
+ * directly from the write that enqueued them, and only jobs that are not in memory are read. Calls to a quick hook are
+ * opened in advance: a call whose row is on disk waits for a slot, and starts as soon as another call to the hook ends.
  */
 
 import { type Binding, codeOf, definedFields, type JsonObject } from "@backplane/contract";
 import type { Job, KernelDeps, Ticket, Timer, TraceIds } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { InvocationRequest } from "../open/open.ts";
-import { retryReason } from "./delivery-outcome.ts";
+import { retryReasonOf } from "./delivery-outcome.ts";
 import { DeliverySlots, type OpenedDelivery } from "./delivery-slots.ts";
 
 export const DELIVERIES_QUEUE = "deliveries";
@@ -28,7 +27,7 @@ export interface DeliveryPayload {
   org_id: string;
   project_id: string | null;
   event: JsonObject & TraceIds;
-  /** The binding that gets the delivery if this one, which is a share of it, is removed. */
+  /** Set if `binding_id` is a share: the binding that gets the delivery if the share is removed. */
   share_of?: string;
   /** Made by a person to try the hook, not by an event. */
   test?: boolean;
@@ -54,8 +53,8 @@ const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
 /**
- * The pause of a delivery that did not start, because the gateway was overloaded or stopping, or its store was not
- * available.
+ * The pause before another try for a delivery that did not start, because the gateway was overloaded or stopping, or
+ * its store was not available.
  */
 const NOT_STARTED_MS = 1_000;
 
@@ -200,8 +199,8 @@ export class Deliverer {
   }
 
   /**
-   * Reserves due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake
-   * it.
+   * Reserves due jobs up to the limits. Resolves with the ms until the next job is due, or with null if no timer is
+   * needed.
    */
   async #claimDue(): Promise<number | null> {
     const { store, clock, node_id } = this.#deps;
@@ -313,7 +312,7 @@ export class Deliverer {
         return;
       if (!this.#slots.mayOpen(lane, jobs[0], this.#reserved.size)) continue;
       const job = jobs.shift();
-      // Moved to the end, so that the other lanes are next and this one is visited again after them.
+      // The lane moves to the end, so that the other lanes come first.
       this.#reserved.delete(lane);
       if (jobs.length > 0) this.#reserved.set(lane, jobs);
       if (job === undefined) continue;
@@ -388,8 +387,8 @@ export class Deliverer {
   }
 
   /**
-   * Returns the job to the queue, with a delay that grows with its age up to that of a retry. An attempt that was
-   * refused does not count. A delivery that has waited as long as a dead one is kept is discarded.
+   * Returns the job to the queue, with a delay that grows with the age of its event up to the longest delay of a retry.
+   * An attempt that was refused does not count. A delivery older than the retention of dead deliveries is discarded.
    */
   async #keepWaiting(job: Job, reason: string): Promise<void> {
     const { clock, store, host } = this.#deps;
@@ -433,7 +432,7 @@ export class Deliverer {
         },
       });
       const ended = await ticket.settled;
-      const reason = retryReason(ended);
+      const reason = retryReasonOf(ended);
       if (reason === null) return "settled";
       if (delivery.withdrawn) return "never_ran";
       return this.#mustWait(ended.error?.code) ? { wait: reason } : { retry: reason };
@@ -466,7 +465,7 @@ function isLeased({ state }: Job): boolean {
   return state === "leased";
 }
 
-/** Whether so many jobs of a lane are reserved in advance that it need not be read yet. */
+/** Whether enough jobs of a lane are reserved that the lane need not be read yet. */
 function hasEnough(reserved_count: number, limit: number): boolean {
   return reserved_count * 2 > limit;
 }
@@ -476,7 +475,7 @@ export function acceptsDeliveries({ status, rollout, policy }: Binding): boolean
   return status === "active" && rollout.traffic_percent > 0 && policy.deliveries?.paused !== true;
 }
 
-/** The hook was disabled after the event, and may be enabled again. */
+/** The hook was disabled or its project was archived after the event, and either can be undone. */
 const WAIT_CODES: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
 
 /** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays with it. */

@@ -126,7 +126,7 @@ export function createDeliveries(
   };
 }
 
-/** A job of another tenant does not exist for the caller. */
+/** A job of another tenant is treated as missing. */
 function isVisible({ scope }: Caller, job: Job): boolean {
   if (job.scope?.org_id !== scope.org_id) return false;
   return scope.project_id === null || job.scope.project_id === scope.project_id;

@@ -1,12 +1,12 @@
 import type { Invocation } from "@backplane/contract";
 
 /** Why a call that ended has to be delivered again; null after `ack` and after the hook's own `failed` (inv.retry). */
-export function retryReason(call: Pick<Invocation, "status" | "error">): string | null {
+export function retryReasonOf(call: Pick<Invocation, "status" | "error">): string | null {
   return call.status === "succeeded" || hasFailedPermanently(call) ? null : errorText(call);
 }
 
 /** The error of a hook that answered `failed`. Such a delivery is complete; the text describes the failure. */
-export function finalError(call: Pick<Invocation, "status" | "error">): string | null {
+export function finalErrorOf(call: Pick<Invocation, "status" | "error">): string | null {
   return hasFailedPermanently(call) ? errorText(call) : null;
 }
 

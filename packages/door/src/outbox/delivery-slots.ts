@@ -73,8 +73,8 @@ export class DeliverySlots {
 
   /**
    * Whether another call may be opened: up to the limits, or up to twice the limit of a quick hook. A call is not
-   * opened in advance while other lanes wait for the shared limit, because those lanes come first, nor for a retry or
-   * an only attempt, which a crash would use up.
+   * opened in advance while other lanes wait for the shared limit, because those lanes come first. Neither is a retry
+   * or the only attempt of a job, because a crash would use up that attempt.
    */
   mayOpen(lane: string, next: Job | undefined, waiting_lanes: number): boolean {
     const limit = this.limitOf(lane);

@@ -132,8 +132,8 @@ export class Dispatcher {
   }
 
   /**
-   * Enqueues the jobs of the events. Stops after the first read that contains an event without a hook, because the next
-   * summary may skip many of those in one write. Resolves to the new cursor, or to null if another node was first.
+   * Enqueues the jobs of the events. Stops after a read that yields fewer jobs than events, because the next summary
+   * may skip many events without hooks in one write. Resolves to the new cursor, or to null if another node was first.
    */
   async #enqueueJobs(from: number, { count, last_seq }: OutboxSummary): Promise<number | null> {
     let to: number | null = from;

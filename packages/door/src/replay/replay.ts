@@ -2,7 +2,7 @@
  * Runs recorded read-only calls against the version in use and against a candidate, and compares the results
  * (upgrade.replay). Both versions run under the same conditions, in the sandbox without network and secrets, so a
  * difference comes from the versions. A replay is admitted like any call, but writes no invocation: it has no events,
- * reaches no hook or tape, and is not counted anywhere. The audit log lists the calls that were replayed.
+ * reaches no hook or tape, and is not counted anywhere. The audit log lists the first 100 of the replayed calls.
  */
 import {
   BackplaneError,
@@ -39,7 +39,7 @@ import { reopen } from "../open/open.ts";
 import { confineBinding, isReadOnlyTool, isReplayable, placeholderSecrets } from "./confine.ts";
 import { diffJson, shapeOf } from "./diff-json.ts";
 
-/** How many recorded calls are searched for read-only ones. */
+/** How many recorded calls of each binding are searched for read-only ones. */
 const MAX_SCANNED = 5_000;
 const MAX_CALL_MS = 60_000;
 const MAX_AUDITED = 100;
@@ -276,7 +276,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
   }
 }
 
-/** Compares the two runs. The recorded result tells whether the version in use repeats its own results. */
+/** Compares the two runs. The recorded result shows whether the version in use repeats its own results. */
 function compareRuns(
   recorded: Json | null,
   current: ReplayedRun,

@@ -1,8 +1,8 @@
 /**
  * Deletes old data once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook,
  * events that every consumer has read, progress events of calls that ended long ago, expired tokens and
- * Idempotency-Keys, unreferenced package bytes and old result files. Works in small steps with pauses, so that writers
- * do not wait, and on one node at a time. Never deletes calls, tapes or the audit log.
+ * Idempotency-Keys, unreferenced package bytes and old result files. Rows are deleted by one node at a time, in small
+ * steps with pauses, so that writers do not wait. Never deletes calls, tapes or the audit log.
  */
 
 import { idAt } from "@backplane/contract";
@@ -88,7 +88,7 @@ export class Retention {
     return removed;
   }
 
-  /** Deliveries wait for a paused or disabled hook as long as dead ones are kept. */
+  /** Discards deliveries that have waited for a paused or disabled hook for longer than dead ones are kept. */
   async #discardWaiting(deadline: number, keep_ms: number): Promise<number> {
     const { store, clock } = this.#deps;
     let discarded = 0;

@@ -4,7 +4,7 @@
  * replaced by the Latin letter, case ignored.
  */
 
-/** Cyrillic and Greek letters, digits and strokes that look like a Latin letter. Lower case, after NFKD. */
+/** Characters that look like one or two Latin letters or like a hyphen, in lower case and after NFKD. */
 const LATIN_LOOKALIKES: Record<string, string> = {
   а: "a",
   в: "b",

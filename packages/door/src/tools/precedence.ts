@@ -11,10 +11,7 @@ import type { BoundPackage, Scope } from "@backplane/ports";
 import { takesTraffic } from "@backplane/registry";
 import { findNameProblem, skeletonOf } from "./confusable-names.ts";
 
-/**
- * The origin of a tool, as the catalog and the policy show it. The host decides the origin, never the
- * package.
- */
+/** The origin of a tool, as the catalog and the policy show it. The host decides the origin, never the package. */
 export function originOf({ package: pack }: Pick<BoundPackage, "package">): Origin {
   const { origin, manifest } = pack;
   if (origin === "core" || origin === "workspace" || origin === "bundled") return origin;
@@ -126,7 +123,7 @@ function comparePrecedence(a: Candidate, b: Candidate): number {
   return a.package_id < b.package_id ? -1 : a.package_id > b.package_id ? 1 : 0;
 }
 
-/** Ranks user plugins and the others separately first, because plugins and servers are ordered by different dates. */
+/** Ranks user plugins separately first, because plugins and servers are ordered by different dates. */
 function selectFirst<C extends Candidate>(candidates: readonly C[]): C {
   const better = (a: C, b: C) => (comparePrecedence(a, b) <= 0 ? a : b);
   const plugins = candidates.filter(({ origin }) => origin === "plugin");

@@ -23,7 +23,7 @@ const PROCESS_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "protocol_version_mismatch",
 ]);
 
-/** With fewer calls, the share of failures is not significant. */
+/** With fewer calls, the failure rate is not significant. */
 const MIN_CALLS = 20;
 /** How many trials are counted at the same time. The oldest count is dropped first. */
 const MAX_TRIALS = 1_000;
@@ -50,8 +50,8 @@ export class TrialWatch {
   }
 
   /**
-   * `binding` is the one that the call used, so its generation is the one that is on trial. Returns the rollback of
-   * this trial, if there is one, whichever call has caused it. It resolves when the rollback has succeeded or failed.
+   * `binding` is the binding that the call used, so its generation is on trial. Returns the rollback of this trial, if
+   * there is one, whichever call has caused it. The promise resolves when the rollback has succeeded or failed.
    */
   observe(binding: Binding, ending: ObservedEnding, invocation_id: string): Promise<void> | null {
     const { trial } = binding;

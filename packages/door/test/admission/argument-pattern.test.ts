@@ -77,7 +77,7 @@ test.each([
   ["https://*", false],
   ["https://example.com/*", true],
   ["*.example.com", true],
-])("accepts the pattern %s only if its host is fixed: %s", (pattern, valid) => {
+])("rejects a URL pattern whose host is not fixed: %s is accepted: %s", (pattern, valid) => {
   const body = { tool: "fetch", arguments: { url: { matches: pattern } } };
   expect(AllowRuleCreateSchema.safeParse(body).success).toBe(valid);
 });

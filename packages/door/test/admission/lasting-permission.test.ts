@@ -27,14 +27,14 @@ test("finds no permission in rules of another caller, package or tool, nor for t
     input: {},
     root: { actor: user.actor, role: user.role, revoked: null },
   };
-  const find = (more: Partial<AllowRuleRow>, part: Partial<typeof call> = {}) =>
+  const findAllowedBy = (more: Partial<AllowRuleRow>, part: Partial<typeof call> = {}) =>
     findPermission({ ...call, ...part }, rule.grant, [{ ...rule, ...more }]).allowed_by;
-  expect(find({})).toBe(rule.id);
-  expect(find({ identity: null })).toBe(rule.id);
-  expect(find({ identity: "key_other" })).toBeNull();
-  expect(find({ package_id: "evil/devkit" })).toBeNull();
-  expect(find({ tool: "read" })).toBeNull();
-  expect(find({ max_risk: "medium" })).toBeNull();
+  expect(findAllowedBy({})).toBe(rule.id);
+  expect(findAllowedBy({ identity: null })).toBe(rule.id);
+  expect(findAllowedBy({ identity: "key_other" })).toBeNull();
+  expect(findAllowedBy({ package_id: "evil/devkit" })).toBeNull();
+  expect(findAllowedBy({ tool: "read" })).toBeNull();
+  expect(findAllowedBy({ max_risk: "medium" })).toBeNull();
   const core = { ...plan, bound: { ...bound, package: { ...bound.package, origin: "core" as const } } };
-  expect(find({}, { plan: core })).toBeNull();
+  expect(findAllowedBy({}, { plan: core })).toBeNull();
 });

@@ -140,7 +140,7 @@ describe("a role", () => {
     expect(decide({ item: writes, org: others, project: low })).toBe("role: policy.denied");
   });
 
-  test("needs every part of its allowance", () => {
+  test("may use a tool only if the tool matches every part of its allowance", () => {
     const allow = (tools: string[]): Policy => ({
       roles: { user: { allow: { origins: ["plugin"], tools } } },
     });
@@ -281,7 +281,7 @@ test.for([
   ["worker", true, "class: sandbox.unavailable"],
   ["worker", false, "run"],
 ] as const)(
-  "decides without a sandbox about class %s with sandbox.enabled = %s: %s",
+  "decides on a call of class %s while no sandbox is available and sandbox.enabled = %s: %s",
   ([isolation, enabled, verdict]) => {
     const state = { sandbox: () => ({ enabled, available: false, reason: "none" }) };
     expect(decide({ grant: { class: isolation }, state })).toBe(verdict);
@@ -307,7 +307,7 @@ test("lets a plugin call only the tools that it was granted", () => {
   expect(decide({ caller: from(["runs:read"], null) })).toBe("delegation: policy.denied");
 });
 
-test("rates a listed tool by the grant that the policy leaves to it", () => {
+test("rates the risk of a listed tool by the grant that the policy allows", () => {
   const plan = buildPlan({ grant: { network: "egress", allowed_domains: ["a.example"] } });
   const risky: Policy = { floor: { egress: "high" }, roles: { user: { max_risk: "low" } } };
   expect(findListingDenial(user, plan, compilePolicy(risky, {}))).not.toBeNull();
@@ -316,12 +316,12 @@ test("rates a listed tool by the grant that the policy leaves to it", () => {
 });
 
 test("rechecks the caller, tool and binding of a call that waited, but not its arguments", () => {
-  const again = (test_case: Case) =>
+  const findRecheckDenial = (test_case: Case) =>
     recheck(createOpenedCall(test_case), grantWith(test_case.grant), STATE)?.rule ?? null;
-  expect(again({})).toBeNull();
-  expect(again({ org: { archived: true } })).toBe("authority");
-  expect(again({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");
-  expect(again({ org: { allowed_origins: [] } })).toBe("origin");
-  expect(again({ binding: { status: "disabled" } })).toBe("binding");
-  expect(again({ call: { hits: [ruleHit("deny")] } })).toBeNull();
+  expect(findRecheckDenial({})).toBeNull();
+  expect(findRecheckDenial({ org: { archived: true } })).toBe("authority");
+  expect(findRecheckDenial({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");
+  expect(findRecheckDenial({ org: { allowed_origins: [] } })).toBe("origin");
+  expect(findRecheckDenial({ binding: { status: "disabled" } })).toBe("binding");
+  expect(findRecheckDenial({ call: { hits: [ruleHit("deny")] } })).toBeNull();
 });

@@ -4,7 +4,7 @@ import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const hostTool = () =>
+const hostToolManifest = () =>
   manifest([toolExport("host_open", {}, { target: "host" }), toolExport("plain", {}, { target: "sandbox" })]);
 
 verifies(
@@ -12,7 +12,7 @@ verifies(
   "refuses and records a call to a tool that runs on the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
-    const binding = await fixture.bind(hostTool(), { export_id: "*" });
+    const binding = await fixture.bind(hostToolManifest(), { export_id: "*" });
     await expect(fixture.call({ export_id: "host_open" })).rejects.toMatchObject({
       code: "target.host_forbidden",
     });
@@ -35,7 +35,7 @@ verifies(
       code: "policy.denied",
     });
     await fixture.kernel.bindings.patch(admin, binding.binding_id, { policy }, undefined);
-    // The class is that of the binding, so only the grant tells that the call was not isolated.
+    // The call has the class of its binding, so only the grant shows that the call was not isolated.
     const on_host = await fixture.call({ export_id: "host_open" });
     expect(on_host).toMatchObject({ class: "isolated", grant: { class: "isolated", host: true } });
     expect((await fixture.call({ export_id: "plain" })).grant).not.toHaveProperty("host");
@@ -52,7 +52,7 @@ verifies(
 
 verifies("tools.target", "refuses a sandboxed plugin's call to a tool that runs on the host", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(hostTool(), { export_id: "*", policy: { host_target: true } });
+  await fixture.bind(hostToolManifest(), { export_id: "*", policy: { host_target: true } });
   const inside = grantWith({ gateway_api_scopes: ["tools:invoke"] });
   const delegated = (grant: typeof inside) => ({
     ...user,

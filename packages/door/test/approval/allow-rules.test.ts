@@ -38,7 +38,7 @@ async function createDevkitKernel(): Promise<TestKernel> {
 }
 
 /** Makes a call, which either runs or awaits approval. */
-async function call(
+async function callTool(
   { kernel }: TestKernel,
   export_id: string,
   more: { caller?: Caller; context?: CallContext; body?: Partial<InvokeBody>; input?: Json } = {},
@@ -57,19 +57,19 @@ async function call(
     : { ask_reason: null, allowed_by: (await ticket.settled).allowed_by, approval_id: null };
 }
 
-const add = ({ kernel }: TestKernel, body: AllowRuleCreate, caller: Caller = user): Promise<AllowRule> =>
+const addRule = ({ kernel }: TestKernel, body: AllowRuleCreate, caller: Caller = user): Promise<AllowRule> =>
   kernel.allow_rules.create(caller, body);
 
 const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch(owner, "org", patch);
 
 verifies(
   "allow.rules",
-  "runs calls that a rule covers without an approval, records the rule, and asks for approval again once it is removed",
+  "runs a call without approval if a rule covers it, records the rule, and asks again once the rule is removed",
   async () => {
     const fixture = await createDevkitKernel();
     const { kernel } = fixture;
-    expect((await call(fixture, "write")).ask_reason).toContain("its risk is high");
-    const rule = await add(fixture, { tool: "write", note: "for the report" });
+    expect((await callTool(fixture, "write")).ask_reason).toContain("its risk is high");
+    const rule = await addRule(fixture, { tool: "write", note: "for the report" });
     expect(AllowRuleSchema.parse(rule)).toEqual(rule);
     expect(rule).toMatchObject({
       covers: "tool",
@@ -84,11 +84,11 @@ verifies(
       note: "for the report",
     });
     for (const context of ["conversation", "background", "headless"] as const)
-      expect(await call(fixture, "write", { context })).toMatchObject({
+      expect(await callTool(fixture, "write", { context })).toMatchObject({
         ask_reason: null,
         allowed_by: rule.id,
       });
-    expect(await call(fixture, "write", { context: "direct" })).toMatchObject({
+    expect(await callTool(fixture, "write", { context: "direct" })).toMatchObject({
       ask_reason: null,
       allowed_by: null,
     });
@@ -98,7 +98,7 @@ verifies(
       code: "allow_rule.not_found",
     });
     await kernel.allow_rules.remove(user, rule.id);
-    expect((await call(fixture, "write")).ask_reason).not.toBeNull();
+    expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
     const trail = (await kernel.audit.list(admin, {}, { limit: 50 })).items.filter(
       ({ subject }) => subject === rule.id,
     );
@@ -108,22 +108,24 @@ verifies(
 
 test("a rule covers one caller, or every caller if an admin allows that", async () => {
   const fixture = await createDevkitKernel();
-  await add(fixture, { tool: "write" });
-  expect((await call(fixture, "write", { caller: other_user })).ask_reason).not.toBeNull();
+  await addRule(fixture, { tool: "write" });
+  expect((await callTool(fixture, "write", { caller: other_user })).ask_reason).not.toBeNull();
   for (const identity of [null, "admin"])
-    await expect(add(fixture, { tool: "write", identity })).rejects.toMatchObject({ code: "policy.denied" });
-  await expect(add(fixture, { tool: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
-  await expect(add(fixture, { tool: "write", identity: "key_nobody" }, admin)).rejects.toMatchObject({
+    await expect(addRule(fixture, { tool: "write", identity })).rejects.toMatchObject({
+      code: "policy.denied",
+    });
+  await expect(addRule(fixture, { tool: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(addRule(fixture, { tool: "write", identity: "key_nobody" }, admin)).rejects.toMatchObject({
     code: "request.invalid",
   });
-  const rule = await add(fixture, { tool: "write", identity: null }, admin);
-  expect(await call(fixture, "write", { caller: other_user })).toMatchObject({ allowed_by: rule.id });
-  expect((await call(fixture, "write", { caller: outsider })).ask_reason).not.toBeNull();
-  await expect(add(fixture, { tool: "write", org_wide: true })).rejects.toMatchObject({
+  const rule = await addRule(fixture, { tool: "write", identity: null }, admin);
+  expect(await callTool(fixture, "write", { caller: other_user })).toMatchObject({ allowed_by: rule.id });
+  expect((await callTool(fixture, "write", { caller: outsider })).ask_reason).not.toBeNull();
+  await expect(addRule(fixture, { tool: "write", org_wide: true })).rejects.toMatchObject({
     code: "policy.denied",
   });
-  const wide = await add(fixture, { tool: "write", identity: null, org_wide: true }, admin);
-  expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ allowed_by: wide.id });
+  const wide = await addRule(fixture, { tool: "write", identity: null, org_wide: true }, admin);
+  expect(await callTool(fixture, "write", { caller: outsider })).toMatchObject({ allowed_by: wide.id });
   const project_admin: Caller = { ...user, actor: "key_project", role: "admin" };
   for (const caller of [project_admin, orgUser])
     await expect(fixture.kernel.allow_rules.remove(caller, wide.id)).rejects.toMatchObject({
@@ -135,43 +137,43 @@ test("a rule covers one caller, or every caller if an admin allows that", async 
 test("a rule can be removed by its creator, by the caller it covers, or by an admin", async () => {
   const fixture = await createDevkitKernel();
   const { allow_rules } = fixture.kernel;
-  const removes = async (caller: Caller, rule: AllowRule) => {
+  const tryRemove = async (caller: Caller, rule: AllowRule) => {
     const error = await allow_rules.remove(caller, rule.id).catch((thrown: unknown) => thrown);
     if (error !== undefined) expect(error).toMatchObject({ code: "policy.denied" });
     return error === undefined;
   };
-  const everyone = await add(fixture, { tool: "write", identity: null }, admin);
-  const own_rule = await add(fixture, { tool: "write" });
-  expect(await removes(user, everyone)).toBe(false);
-  expect(await removes(other_user, own_rule)).toBe(false);
-  expect(await removes(user, own_rule)).toBe(true);
-  expect(await removes({ ...other_user, role: "admin" }, everyone)).toBe(true);
-  const demoted = await add(fixture, { tool: "write", identity: null }, { ...other_user, role: "admin" });
-  expect(await removes(other_user, demoted)).toBe(true);
+  const everyone = await addRule(fixture, { tool: "write", identity: null }, admin);
+  const own_rule = await addRule(fixture, { tool: "write" });
+  expect(await tryRemove(user, everyone)).toBe(false);
+  expect(await tryRemove(other_user, own_rule)).toBe(false);
+  expect(await tryRemove(user, own_rule)).toBe(true);
+  expect(await tryRemove({ ...other_user, role: "admin" }, everyone)).toBe(true);
+  const demoted = await addRule(fixture, { tool: "write", identity: null }, { ...other_user, role: "admin" });
+  expect(await tryRemove(other_user, demoted)).toBe(true);
 });
 
-test("a rule covers a server up to its risk, but no critical tool and none that always requires approval", async () => {
+test("a rule covers a server up to its risk, but neither critical tools nor tools that require approval", async () => {
   const fixture = await createDevkitKernel();
-  const rule = await add(fixture, { server: "acme/devkit" });
+  const rule = await addRule(fixture, { server: "acme/devkit" });
   expect(rule).toMatchObject({ covers: "server", tool: null, max_risk: "high" });
   for (const name of ["write", "move"])
-    expect(await call(fixture, name)).toMatchObject({ allowed_by: rule.id });
-  for (const name of ["wipe", "strict"]) expect((await call(fixture, name)).ask_reason).not.toBeNull();
+    expect(await callTool(fixture, name)).toMatchObject({ allowed_by: rule.id });
+  for (const name of ["wipe", "strict"]) expect((await callTool(fixture, name)).ask_reason).not.toBeNull();
   await fixture.kernel.allow_rules.remove(user, rule.id);
-  const low = await add(fixture, { server: "devkit", max_risk: "medium" });
-  expect(await call(fixture, "move")).toMatchObject({ allowed_by: low.id });
-  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
-  const named = await add(fixture, { tool: "strict" });
+  const low = await addRule(fixture, { server: "devkit", max_risk: "medium" });
+  expect(await callTool(fixture, "move")).toMatchObject({ allowed_by: low.id });
+  expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
+  const named = await addRule(fixture, { tool: "strict" });
   for (const context of ["direct", "conversation"] as const)
-    expect(await call(fixture, "strict", { context })).toMatchObject({ allowed_by: named.id });
+    expect(await callTool(fixture, "strict", { context })).toMatchObject({ allowed_by: named.id });
 });
 
 test("a rule covers only arguments that meet its conditions", async () => {
   const fixture = await createDevkitKernel();
-  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  const rule = await addRule(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   for (const path of ["/etc/passwd", "/data/../etc/passwd"])
-    expect((await call(fixture, "write", { input: { path } })).ask_reason).not.toBeNull();
+    expect((await callTool(fixture, "write", { input: { path } })).ask_reason).not.toBeNull();
 });
 
 test("refuses a condition on an argument that the tool does not have", async () => {
@@ -185,29 +187,29 @@ test("refuses a condition on an argument that the tool does not have", async () 
   };
   for (const export_id of ["closed", "open"]) await fixture.bind(tools, { export_id }, schemas);
   const conditions = { nosuch: { matches: "x" } };
-  await expect(add(fixture, { tool: "closed", arguments: conditions })).rejects.toMatchObject({
+  await expect(addRule(fixture, { tool: "closed", arguments: conditions })).rejects.toMatchObject({
     code: "request.invalid",
     message: "closed has no argument nosuch. Its arguments: path, mode.",
   });
-  await expect(add(fixture, { tool: "open", arguments: conditions })).resolves.toBeDefined();
+  await expect(addRule(fixture, { tool: "open", arguments: conditions })).resolves.toBeDefined();
   await expect(
-    add(fixture, { tool: "closed", arguments: { path: { matches: "x" } } }),
+    addRule(fixture, { tool: "closed", arguments: { path: { matches: "x" } } }),
   ).resolves.toBeDefined();
 });
 
 test("a rule applies to one package and stays valid after its upgrade", async () => {
   const fixture = await createDevkitKernel();
-  const rule = await add(fixture, { tool: "write" });
+  const rule = await addRule(fixture, { tool: "write" });
   const second = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
     package_id: "evil/devkit",
   });
   await fixture.bind(second);
   const body = { package_id: "evil/devkit" };
-  expect((await call(fixture, "write", { body })).ask_reason).not.toBeNull();
+  expect((await callTool(fixture, "write", { body })).ask_reason).not.toBeNull();
   await fixture.kernel.packages.install(admin, fixture.importer.add(devkit({}, "0.2.0")));
   const next_version = { package_id: "acme/devkit", package_version: "0.2.0", org_wide: true };
   await fixture.kernel.bindings.upgrade(admin, next_version);
-  expect(await call(fixture, "write", { body: { package_id: "acme/devkit" } })).toMatchObject({
+  expect(await callTool(fixture, "write", { body: { package_id: "acme/devkit" } })).toMatchObject({
     allowed_by: rule.id,
   });
 });
@@ -218,26 +220,26 @@ test("asks for approval while the grant is wider than when the rule was made, an
   const { binding_id } = await fixture.bind(devkit({ permissions }), {
     policy: { allowed_domains: ["a.example.com"] },
   });
-  const rule = await add(fixture, { tool: "write" });
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
-  const set = (allowed_domains: string[]) =>
+  const rule = await addRule(fixture, { tool: "write" });
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  const setDomains = (allowed_domains: string[]) =>
     fixture.kernel.bindings.patch(admin, binding_id, { policy: { allowed_domains } }, undefined);
-  await set(["a.example.com", "b.example.com"]);
-  const { ask_reason } = await call(fixture, "write");
+  await setDomains(["a.example.com", "b.example.com"]);
+  const { ask_reason } = await callTool(fixture, "write");
   expect(ask_reason).toContain(
     `the allow rule ${rule.id} does not hold, because the grant is now wider: allowed_domains`,
   );
-  await set(["a.example.com"]);
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  await setDomains(["a.example.com"]);
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
 });
 
 test("a rule does not cover a call whose arguments raise the risk above its maximum", async () => {
   const fixture = await createDevkitKernel();
-  const rule = await add(fixture, { tool: "move" });
+  const rule = await addRule(fixture, { tool: "move" });
   const raise = { action: "raise" as const, when: [{ pointer: "/path", matches: "^/etc/" }] };
   await setPolicy(fixture, { rules: [raise] });
-  expect(await call(fixture, "move")).toMatchObject({ allowed_by: rule.id });
-  expect((await call(fixture, "move", { input: { path: "/etc/x" } })).ask_reason).toContain(
+  expect(await callTool(fixture, "move")).toMatchObject({ allowed_by: rule.id });
+  expect((await callTool(fixture, "move", { input: { path: "/etc/x" } })).ask_reason).toContain(
     "its risk is high",
   );
 });
@@ -245,23 +247,23 @@ test("a rule does not cover a call whose arguments raise the risk above its maxi
 test("respects the ceiling of the policy, even for existing rules", async () => {
   const fixture = await createDevkitKernel();
   const { kernel } = fixture;
-  const rule = await add(fixture, { tool: "write" });
+  const rule = await addRule(fixture, { tool: "write" });
   await setPolicy(fixture, { lasting_approvals: "medium" });
-  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
-  await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
+  expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
+  await expect(addRule(fixture, { tool: "write" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     message: expect.stringContaining("lasting_approvals is medium"),
   });
-  await expect(add(fixture, { tool: "move", max_risk: "high" })).rejects.toMatchObject({
+  await expect(addRule(fixture, { tool: "move", max_risk: "high" })).rejects.toMatchObject({
     code: "allow_rule.refused",
   });
   await kernel.policy.patch(admin, "project", { lasting_approvals: "none" });
-  await expect(add(fixture, { tool: "move" })).rejects.toMatchObject({ code: "allow_rule.refused" });
+  await expect(addRule(fixture, { tool: "move" })).rejects.toMatchObject({ code: "allow_rule.refused" });
   await kernel.policy.patch(admin, "project", { lasting_approvals: "full" });
-  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
+  expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
   await setPolicy(fixture, { lasting_approvals: "full" });
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
-  await expect(add(fixture, { tool: "wipe" })).rejects.toMatchObject({
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  await expect(addRule(fixture, { tool: "wipe" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     message: expect.stringContaining("critical"),
   });
@@ -271,9 +273,9 @@ test.each([
   ["full", null],
   ["medium", "Calls above medium risk need approval, because the policy's lasting_approvals is medium."],
   ["none", "Every call needs approval, because the policy's lasting_approvals is none."],
-] as const)("shows what a ceiling of %s suspends", async (lasting_approvals, suspended) => {
+] as const)("shows whether a ceiling of %s suspends a rule", async (lasting_approvals, suspended) => {
   const fixture = await createDevkitKernel();
-  await add(fixture, { tool: "write" });
+  await addRule(fixture, { tool: "write" });
   await setPolicy(fixture, { lasting_approvals });
   const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
   expect(listed).toMatchObject({ max_risk: "high", ended: null, suspended });
@@ -282,33 +284,36 @@ test.each([
 test("a rule ends when the key of its creator is revoked", async () => {
   const fixture = await createDevkitKernel();
   const key = await createRevocableKey(fixture, { role: "admin" });
-  const rule = await add(fixture, { tool: "write", identity: null }, key.caller);
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  const rule = await addRule(fixture, { tool: "write", identity: null }, key.caller);
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   await key.revoke();
-  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
+  expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
   const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
   expect(listed!.ended).toContain(`The key ${key.id} was revoked`);
 });
 
-test("a rule never covers a binding that requires approval, nor the gateway's own tools", async () => {
+test("a rule never covers a binding that requires approval of every call, nor the gateway's own tools", async () => {
   const fixture = await createDevkitKernel();
-  await add(fixture, { tool: "write" });
+  await addRule(fixture, { tool: "write" });
   const [binding] = (await fixture.kernel.bindings.list(admin, {}, { limit: 9 })).items.filter(
     ({ export_id }) => export_id === "write",
   );
-  const set = (policy: object) =>
-    fixture.kernel.bindings.patch(admin, binding!.binding_id, { policy }, undefined);
-  await set({ approval: "always" });
-  expect((await call(fixture, "write")).ask_reason).toContain("requires approval of every call");
-  await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
+  await fixture.kernel.bindings.patch(
+    admin,
+    binding!.binding_id,
+    { policy: { approval: "always" } },
+    undefined,
+  );
+  expect((await callTool(fixture, "write")).ask_reason).toContain("requires approval of every call");
+  await expect(addRule(fixture, { tool: "write" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     fix: expect.stringContaining(`backplane binding set ${binding!.binding_id} --approval default`),
   });
-  await expect(add(fixture, { tool: "server_request" })).rejects.toMatchObject({
+  await expect(addRule(fixture, { tool: "server_request" })).rejects.toMatchObject({
     code: expect.stringMatching(/allow_rule.refused|tool.not_found/),
   });
-  await expect(add(fixture, { tool: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
-  await expect(add(fixture, { server: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
+  await expect(addRule(fixture, { tool: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
+  await expect(addRule(fixture, { server: "nothing" })).rejects.toMatchObject({ code: "tool.not_found" });
 });
 
 test("explains which rule allows a call", async () => {
@@ -318,7 +323,7 @@ test("explains which rule allows a call", async () => {
     outcome: "deny",
     allowed_by: null,
   });
-  const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
+  const rule = await addRule(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
   const input = { path: "/data/a" };
   expect(await fixture.kernel.policy.explain(user, { ...query, input })).toMatchObject({
     outcome: "run",
@@ -333,8 +338,8 @@ test("explains which rule allows a call", async () => {
 test("runs a covered call although the limit of calls that await approval is reached", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 1 } });
   await fixture.bind(devkit());
-  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
-  await expect(call(fixture, "write")).rejects.toMatchObject({ code: "request.overloaded" });
-  const rule = await add(fixture, { tool: "write" });
-  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
+  expect((await callTool(fixture, "write")).ask_reason).not.toBeNull();
+  await expect(callTool(fixture, "write")).rejects.toMatchObject({ code: "request.overloaded" });
+  const rule = await addRule(fixture, { tool: "write" });
+  expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });
 });

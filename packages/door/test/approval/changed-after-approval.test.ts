@@ -43,7 +43,7 @@ async function createDeployKernel(options: Parameters<typeof createTestKernel>[0
   return { fixture, binding_id };
 }
 
-const call = (fixture: TestKernel, body: object = {}) =>
+const callDeploy = (fixture: TestKernel, body: object = {}) =>
   fixture.kernel.invocations.invoke(user, { export_id: "deploy", input: { tag: "v1" }, ...body });
 
 const answer = (fixture: TestKernel, id: string) =>
@@ -109,7 +109,7 @@ for (const [label, parts, change] of CHANGES) {
     `does not run a call on an approval given before ${label} changed, and asks again with the list of changed parts`,
     async () => {
       const { fixture, binding_id } = await createDeployKernel();
-      const ticket = await call(fixture);
+      const ticket = await callDeploy(fixture);
       const first = ticket.invocation.approval_id!;
       await change(fixture, binding_id);
       await answer(fixture, first);
@@ -139,7 +139,7 @@ verifies(
   "runs an approved call after its config was rewritten without a change",
   async () => {
     const { fixture, binding_id } = await createDeployKernel();
-    const ticket = await call(fixture);
+    const ticket = await callDeploy(fixture);
     await fixture.kernel.bindings.patch(
       admin,
       binding_id,
@@ -156,19 +156,19 @@ verifies(
   "does not apply a session approval after the config of the binding changed",
   async () => {
     const { fixture, binding_id } = await createDeployKernel();
-    const ticket = await call(fixture, { session_id: "s1" });
+    const ticket = await callDeploy(fixture, { session_id: "s1" });
     await fixture.kernel.approvals.answer(admin, ticket.invocation.approval_id!, {
       response: "approve_for_session",
     });
     await ticket.settled;
-    expect((await call(fixture, { session_id: "s1" })).invocation.approval_id).toBeNull();
+    expect((await callDeploy(fixture, { session_id: "s1" })).invocation.approval_id).toBeNull();
     await fixture.kernel.bindings.patch(
       admin,
       binding_id,
       { config: { region: "south", size: 1 } },
       undefined,
     );
-    expect((await call(fixture, { session_id: "s1" })).invocation.approval_id).not.toBeNull();
+    expect((await callDeploy(fixture, { session_id: "s1" })).invocation.approval_id).not.toBeNull();
   },
 );
 
@@ -176,7 +176,7 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
   const { fixture } = await createDeployKernel({}, { max_concurrency: 1 });
   let release = () => {};
   fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
-  const [first, second] = [await call(fixture), await call(fixture)];
+  const [first, second] = [await callDeploy(fixture), await callDeploy(fixture)];
   await answer(fixture, first.invocation.approval_id!);
   await until(() => fixture.runner.running === 1);
   await answer(fixture, second.invocation.approval_id!);
@@ -195,7 +195,7 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
 test("asks for approval after a restart if the config changed since a durable approval was requested", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
   const { fixture: first, binding_id } = await createDeployKernel(options);
-  const ticket = await call(first);
+  const ticket = await callDeploy(first);
   const first_approval_id = ticket.invocation.approval_id!;
   await first.kernel.bindings.patch(admin, binding_id, { config: { region: "south", size: 1 } }, undefined);
   await first.store.approvals.resolve(
@@ -272,9 +272,9 @@ verifies(
     let ran = 0;
     const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });
     const loader = fixture.deps.plugins!;
-    const plain = { ...loader };
+    const original = { ...loader };
     const reload = async (digest: string) => {
-      loader.load = async (...args) => ({ ...(await plain.load(...args)), digest });
+      loader.load = async (...args) => ({ ...(await original.load(...args)), digest });
       await fixture.kernel.plugins.reload(admin, "sender");
     };
     await reload("sha256:first");

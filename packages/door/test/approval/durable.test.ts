@@ -3,13 +3,13 @@
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { content, requestRemoval } from "./removal-call.ts";
+import { removalManifest, requestRemoval } from "./removal-call.ts";
 
 const HOUR = 3_600_000;
 
 test("cancels short approvals within a second of a stop and leaves durable ones pending", async () => {
   const fixture = await createTestKernel();
-  const binding = await fixture.bind(content);
+  const binding = await fixture.bind(removalManifest);
   const short = await requestRemoval(fixture, { n: 1 });
   await fixture.kernel.bindings.patch(
     admin,
@@ -30,7 +30,7 @@ test("cancels short approvals within a second of a stop and leaves durable ones 
 
 test("runs a call once on the next gateway when its durable approval is answered after a crash", async () => {
   const first = await createTestKernel();
-  const binding = await first.bind(content, { policy: { approval_timeout_ms: HOUR } });
+  const binding = await first.bind(removalManifest, { policy: { approval_timeout_ms: HOUR } });
   const long = await requestRemoval(first, { n: 1 });
   const rejected = await requestRemoval(first, { n: 2 });
   await first.kernel.bindings.patch(admin, binding.binding_id, { policy: {} }, undefined);
@@ -49,7 +49,7 @@ test("runs a call once on the next gateway when its durable approval is answered
 
 test("wakes a waiting call when another gateway receives the answer", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   fixture.runner.script = () => ok();
   const { ticket, approval } = await requestRemoval(fixture);
   await fixture.store.approvals.resolve(
@@ -79,7 +79,7 @@ test("wakes a waiting call when another gateway receives the answer", async () =
 
 test("sends a watcher no settled record when the gateway stops during a durable approval", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content, { policy: { approval_timeout_ms: 24 * HOUR } });
+  await fixture.bind(removalManifest, { policy: { approval_timeout_ms: 24 * HOUR } });
   const { ticket } = await requestRemoval(fixture);
   const items: string[] = [];
   const watched = (async () => {
@@ -95,7 +95,7 @@ test("sends a watcher no settled record when the gateway stops during a durable 
 
 test("applies an answer at the next start if it was written just before a crash", async () => {
   const first = await createTestKernel();
-  await first.bind(content);
+  await first.bind(removalManifest);
   const calls = {
     approved: await requestRemoval(first, { n: 1 }),
     rejected: await requestRemoval(first, { n: 2 }),
@@ -112,13 +112,13 @@ test("applies an answer at the next start if it was written just before a crash"
   await first.store.approvals.resolve(calls.rejected.approval.id, { ...resolution, status: "rejected" }, {});
   await first.crash();
   const second = await createTestKernel({ file: first.file });
-  const end = async (id: string) => {
+  const readEnd = async (id: string) => {
     await until(async () => (await second.kernel.invocations.get(user, id)).ended_at !== null);
     const { status, error } = await second.kernel.invocations.get(user, id);
     return error?.code ?? status;
   };
-  expect(await end(calls.approved.ticket.id)).toBe("succeeded");
-  expect(await end(calls.rejected.ticket.id)).toBe("approval.rejected");
-  expect(await end(calls.unanswered.ticket.id)).toBe("approval.expired");
+  expect(await readEnd(calls.approved.ticket.id)).toBe("succeeded");
+  expect(await readEnd(calls.rejected.ticket.id)).toBe("approval.rejected");
+  expect(await readEnd(calls.unanswered.ticket.id)).toBe("approval.expired");
   expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([calls.approved.ticket.id]);
 });

@@ -28,7 +28,8 @@ async function createBrowserKernel(policy: Policy = {}): Promise<TestKernel> {
   return fixture;
 }
 
-async function ask(
+/** Starts a call in a session. Resolves with its pending approval, or with the settled call if it needs none. */
+async function startCall(
   { kernel }: TestKernel,
   export_id: string,
   input: Json = { x: 1 },
@@ -45,8 +46,8 @@ async function ask(
   return { approval: await kernel.approvals.get(caller, id), settled: null, ticket };
 }
 
-async function askAndAnswer(fixture: TestKernel, export_id: string, answer: ApprovalAnswer, input?: Json) {
-  const { approval, ticket } = await ask(fixture, export_id, input);
+async function callAndAnswer(fixture: TestKernel, export_id: string, answer: ApprovalAnswer, input?: Json) {
+  const { approval, ticket } = await startCall(fixture, export_id, input);
   await fixture.kernel.approvals.answer(admin, approval!.id, answer);
   expect((await ticket.settled).status).toBe("succeeded");
   return approval!;
@@ -60,53 +61,53 @@ verifies(
   async () => {
     const fixture = await createBrowserKernel();
     const { approvals, policy } = fixture.kernel;
-    const approval = await askAndAnswer(fixture, "click", {
+    const approval = await callAndAnswer(fixture, "click", {
       response: "approve_for_session",
       covers: "tool",
     });
     const [grant] = approvals.grants(user);
     expect(grant).toMatchObject({ tool: "click", covers: "tool", max_risk: "high", granted_to: user.actor });
     expect(grant!.digest).not.toBe(approval.digest);
-    expect((await ask(fixture, "click", { x: 2 })).settled).toMatchObject({ allowed_by: grant!.id });
-    expect((await ask(fixture, "type")).approval).not.toBeNull();
-    expect((await ask(fixture, "click", { x: 2 }, "sess_2")).approval).not.toBeNull();
+    expect((await startCall(fixture, "click", { x: 2 })).settled).toMatchObject({ allowed_by: grant!.id });
+    expect((await startCall(fixture, "type")).approval).not.toBeNull();
+    expect((await startCall(fixture, "click", { x: 2 }, "sess_2")).approval).not.toBeNull();
     expect(
-      (await ask(fixture, "click", { x: 2 }, "sess_1", { ...user, actor: "key_other" })).approval,
+      (await startCall(fixture, "click", { x: 2 }, "sess_1", { ...user, actor: "key_other" })).approval,
     ).not.toBeNull();
     await policy.patch(owner, "org", { risks: { click: "critical" } });
-    expect((await ask(fixture, "click", { x: 3 })).approval).not.toBeNull();
+    expect((await startCall(fixture, "click", { x: 3 })).approval).not.toBeNull();
     await policy.patch(owner, "org", { risks: null, lasting_approvals: "medium" });
-    expect((await ask(fixture, "click", { x: 3 })).approval).not.toBeNull();
+    expect((await startCall(fixture, "click", { x: 3 })).approval).not.toBeNull();
     await policy.patch(owner, "org", { lasting_approvals: null });
-    expect((await ask(fixture, "click", { x: 3 })).settled).toMatchObject({ allowed_by: grant!.id });
+    expect((await startCall(fixture, "click", { x: 3 })).settled).toMatchObject({ allowed_by: grant!.id });
     await approvals.revokeGrant(user, grant!.id);
-    expect((await ask(fixture, "click", { x: 4 })).approval).not.toBeNull();
+    expect((await startCall(fixture, "click", { x: 4 })).approval).not.toBeNull();
   },
 );
 
 test("asks for approval again in a session when the risk of the tool has risen", async () => {
   const fixture = await createBrowserKernel();
   for (const covers of ["arguments", "tool"] as const)
-    await askAndAnswer(fixture, "scroll", { response: "approve_for_session", covers }, { covers });
+    await callAndAnswer(fixture, "scroll", { response: "approve_for_session", covers }, { covers });
   for (const covers of ["tool", "arguments"])
-    expect((await ask(fixture, "scroll", { covers })).approval).toBeNull();
+    expect((await startCall(fixture, "scroll", { covers })).approval).toBeNull();
   await fixture.kernel.policy.patch(owner, "org", { risks: { scroll: "high" } });
   for (const covers of ["tool", "arguments"])
-    expect((await ask(fixture, "scroll", { covers })).approval).not.toBeNull();
+    expect((await startCall(fixture, "scroll", { covers })).approval).not.toBeNull();
 });
 
 test("asks for approval again when anything but the arguments changed, or when every call needs approval", async () => {
   const fixture = await createBrowserKernel();
-  await askAndAnswer(fixture, "click", { response: "approve_for_session", covers: "tool" });
+  await callAndAnswer(fixture, "click", { response: "approve_for_session", covers: "tool" });
   const { items } = await fixture.kernel.bindings.list(admin, {}, { limit: 9 });
   const { binding_id } = items.find(({ export_id }) => export_id === "click")!;
   const patch = (body: object) => fixture.kernel.bindings.patch(admin, binding_id, body, undefined);
   await patch({ config: { region: "north" } });
-  expect((await ask(fixture, "click", { x: 2 })).approval).not.toBeNull();
+  expect((await startCall(fixture, "click", { x: 2 })).approval).not.toBeNull();
   await patch({ config: {} });
-  expect((await ask(fixture, "click", { x: 2 })).approval).toBeNull();
+  expect((await startCall(fixture, "click", { x: 2 })).approval).toBeNull();
   await patch({ policy: { approval: "always" } });
-  const { approval } = await ask(fixture, "click", { x: 2 });
+  const { approval } = await startCall(fixture, "click", { x: 2 });
   expect(approval!.may_cover).toEqual({ session: ["arguments"], always: [] });
 });
 
@@ -116,7 +117,7 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
   ["server", true, true, true],
 ])("creates a rule that covers the %s", async (covers, ...expected) => {
   const fixture = await createBrowserKernel();
-  const approval = await askAndAnswer(fixture, "click", { response: "approve_always", covers });
+  const approval = await callAndAnswer(fixture, "click", { response: "approve_always", covers });
   const [rule] = await listRules(fixture);
   expect(rule).toMatchObject({
     approval_id: approval.id,
@@ -126,24 +127,28 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
     max_risk: "high",
     other_arguments: covers !== "arguments",
   });
-  const calls = [ask(fixture, "click"), ask(fixture, "click", { x: 2 }), ask(fixture, "type")];
+  const calls = [
+    startCall(fixture, "click"),
+    startCall(fixture, "click", { x: 2 }),
+    startCall(fixture, "type"),
+  ];
   const results = await Promise.all(calls);
   expect(results.map(({ approval: asked }) => asked === null)).toEqual(expected);
-  expect((await ask(fixture, "click", { x: 1, y: 2 })).approval === null).toBe(covers !== "arguments");
-  expect((await ask(fixture, "pay")).approval).not.toBeNull();
+  expect((await startCall(fixture, "click", { x: 1, y: 2 })).approval === null).toBe(covers !== "arguments");
+  expect((await startCall(fixture, "pay")).approval).not.toBeNull();
 });
 
 test("covers the tool by default, and shows what an answer may cover", async () => {
   const fixture = await createBrowserKernel();
-  const { approval } = await ask(fixture, "click");
+  const { approval } = await startCall(fixture, "click");
   expect(approval!.may_cover).toEqual({
     session: ["arguments", "tool"],
     always: ["arguments", "tool", "server"],
   });
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve_always" });
   expect((await listRules(fixture))[0]).toMatchObject({ covers: "tool", tool: "click", arguments: null });
-  expect((await ask(fixture, "sign")).approval!.may_cover.always).toEqual(["arguments", "tool"]);
-  expect((await ask(fixture, "pay")).approval!.may_cover).toEqual({ session: [], always: [] });
+  expect((await startCall(fixture, "sign")).approval!.may_cover.always).toEqual(["arguments", "tool"]);
+  expect((await startCall(fixture, "pay")).approval!.may_cover).toEqual({ session: [], always: [] });
 });
 
 test.each<[string, string, Policy, ApprovalAnswer, string]>([
@@ -186,7 +191,7 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
   ],
 ])("refuses to cover %s, and the approval stays pending", async (_what, name, policy, answer, code) => {
   const fixture = await createBrowserKernel(policy);
-  const { approval, ticket } = await ask(fixture, name);
+  const { approval, ticket } = await startCall(fixture, name);
   await expect(fixture.kernel.approvals.answer(admin, approval!.id, answer)).rejects.toMatchObject({ code });
   expect((await fixture.kernel.approvals.get(user, approval!.id)).status).toBe("pending");
   expect(await listRules(fixture)).toEqual([]);
@@ -196,7 +201,7 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
 
 test("creates one rule for many concurrent answers, and audits it together with the approval", async () => {
   const fixture = await createBrowserKernel();
-  const { approval } = await ask(fixture, "click");
+  const { approval } = await startCall(fixture, "click");
   const answers = await Promise.allSettled(
     Array.from({ length: 20 }, () =>
       fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve_always" }),
@@ -217,9 +222,9 @@ test("creates one rule for many concurrent answers, and audits it together with 
 test("ends a lasting answer when the key of the person who gave it is revoked", async () => {
   const fixture = await createBrowserKernel();
   const key = await createRevocableKey(fixture, { role: "admin" });
-  const { approval } = await ask(fixture, "click");
+  const { approval } = await startCall(fixture, "click");
   await fixture.kernel.approvals.answer(key.caller, approval!.id, { response: "approve_always" });
-  expect((await ask(fixture, "click")).approval).toBeNull();
+  expect((await startCall(fixture, "click")).approval).toBeNull();
   await key.revoke();
-  expect((await ask(fixture, "click")).approval).not.toBeNull();
+  expect((await startCall(fixture, "click")).approval).not.toBeNull();
 });

@@ -2,11 +2,11 @@
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createRevocableKey } from "../authority/revocable-key.ts";
-import { content, requestRemoval } from "./removal-call.ts";
+import { removalManifest, requestRemoval } from "./removal-call.ts";
 
 test("shortens a long brief to 80 characters", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const short = await requestRemoval(fixture, { path: "a" });
   expect(short.approval.brief).toBe('rm {"path":"a"}');
   const { brief } = (await requestRemoval(fixture, { path: "x".repeat(100) })).approval;
@@ -16,7 +16,7 @@ test("shortens a long brief to 80 characters", async () => {
 
 test("writes an event with the request and one with the answer", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { ticket, approval } = await requestRemoval(fixture);
   fixture.clock.wall_offset += 5_000;
   await fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
@@ -34,7 +34,7 @@ test("writes an event with the request and one with the answer", async () => {
 
 test("asks for approval again if the call changed after its approval was requested", async () => {
   const fixture = await createTestKernel();
-  const { binding_id } = await fixture.bind(content);
+  const { binding_id } = await fixture.bind(removalManifest);
   const { ticket, approval } = await requestRemoval(fixture);
   const { bindings, approvals, invocations } = fixture.kernel;
   await bindings.patch(admin, binding_id, { config: { region: "north" } }, undefined);
@@ -45,7 +45,7 @@ test("asks for approval again if the call changed after its approval was request
 
 test("ends an approval for the session when the key of its approver is revoked", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const approver = await createRevocableKey(fixture, { role: "admin" });
   const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
   await fixture.kernel.approvals.answer(approver.caller, approval.id, { response: "approve_for_session" });

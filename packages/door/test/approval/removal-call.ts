@@ -3,7 +3,7 @@ import type { Approval } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 
-export const content = manifest([
+export const removalManifest = manifest([
   toolExport("rm", {}, { effect_class: "non_idempotent_write", requires_approval: true }),
 ]);
 

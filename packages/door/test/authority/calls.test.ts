@@ -8,7 +8,7 @@ import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { content as removing } from "../approval/removal-call.ts";
+import { removalManifest } from "../approval/removal-call.ts";
 import { createRevocableKey } from "./revocable-key.ts";
 
 const never = () => new Promise<never>(() => {});
@@ -16,7 +16,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 verifies("sec.revocation", "cancels a pending approval when its key is revoked and records why", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(removing);
+  await fixture.bind(removalManifest);
   const key = await createRevocableKey(fixture);
   const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
   await key.revoke();
@@ -41,7 +41,7 @@ verifies(
   "runs nothing when an approval is answered right after the revocation",
   async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(removing);
+    await fixture.bind(removalManifest);
     const key = await createRevocableKey(fixture);
     const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
     const approval_id = ticket.invocation.approval_id!;
@@ -63,7 +63,7 @@ verifies(
   "rejects answers from an approver whose key was revoked or whose role is disabled",
   async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(removing);
+    await fixture.bind(removalManifest);
     const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "rm" });
     const approver = await createRevocableKey(fixture, { role: "admin", scopes: ["approvals:answer"] });
     const approval_id = ticket.invocation.approval_id!;
@@ -245,7 +245,7 @@ verifies(
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
     const first = await createTestKernel(options);
-    await first.bind(removing);
+    await first.bind(removalManifest);
     const key = await createRevocableKey(first);
     const { id, invocation } = await first.kernel.invocations.invoke(key.caller, { export_id: "rm" });
     await first.store.approvals.resolve(

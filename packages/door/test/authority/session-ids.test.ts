@@ -10,7 +10,7 @@ import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession } from "../../../agent/test/loop/test-session.ts";
-import { content as removing } from "../approval/removal-call.ts";
+import { removalManifest } from "../approval/removal-call.ts";
 import { createRevocableKey } from "./revocable-key.ts";
 
 const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
@@ -18,7 +18,7 @@ const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
 /** A session of key A in which a call was approved for the whole session. */
 async function createApprovedSession() {
   const fixture = await createTestKernel();
-  await fixture.bind(removing);
+  await fixture.bind(removalManifest);
   const a = await createRevocableKey(fixture);
   await fixture.kernel.sessions.create(a.caller, { session_id: "s1" });
   const approver = await createRevocableKey(fixture, { scopes: ["approvals:answer"] });

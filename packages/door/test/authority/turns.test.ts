@@ -24,14 +24,14 @@ function createRevokingTool(revoke: () => Promise<unknown>): KernelTool {
   };
 }
 
-async function start(fixture: TestSession, caller: Caller, text: string, session_id = "s1"): Promise<Run> {
+async function runTurn(fixture: TestSession, caller: Caller, text: string, session_id = "s1"): Promise<Run> {
   const { settled } = await fixture.kernel.runs.start(caller, { session_id, input: { text } });
   return await settled;
 }
 
-const decisions = (fixture: TestSession) =>
+const countDecisions = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind === "strategy.decide.request").length;
-const modelCalls = (fixture: TestSession) =>
+const countModelCalls = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
 
 const REVOCATIONS: [string, string, (fixture: TestSession, key: RevocableKey) => Promise<unknown>][] = [
@@ -64,15 +64,15 @@ for (const [label, code, revoke] of REVOCATIONS) {
     const expires_at = new Date(fixture.clock.now() + 1_800_000).toISOString();
     const key = await createRevocableKey(fixture, { expires_at });
     revokeAuthority = () => revoke(fixture, key);
-    const run = await start(
+    const run = await runTurn(
       fixture,
       key.caller,
       '/tool revoke {}\n/then\n/tool add {"a":1,"b":2}\n/then\n/say end',
     );
     expect(run).toMatchObject({ status: "failed", error: { code } });
-    expect(modelCalls(fixture)).toBe(1);
-    // One step before the model call and one before the tool call; none after the tool revoked the authority.
-    expect(decisions(fixture)).toBe(2);
+    expect(countModelCalls(fixture)).toBe(1);
+    // One decision before the model call and one before the tool call; none after the tool revoked the authority.
+    expect(countDecisions(fixture)).toBe(2);
     const calls = (await fixture.kernel.invocations.list(admin, {}, { limit: 10 })).items;
     expect(calls.map(({ export_id }) => export_id)).toEqual(["revoke"]);
     expect(await fixture.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
@@ -123,7 +123,7 @@ verifies(
       strategy: "slow",
     });
     expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(modelCalls(fixture)).toBe(0);
+    expect(countModelCalls(fixture)).toBe(0);
   },
 );
 
@@ -134,10 +134,10 @@ verifies("sec.revocation", "does not retry a model call after its key was revoke
     session_id: "s1",
     input: { text: "/error status 503 times 3\n/say done" },
   });
-  await until(() => modelCalls(fixture) === 1);
+  await until(() => countModelCalls(fixture) === 1);
   await key.revoke();
   expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-  expect(modelCalls(fixture)).toBe(1);
+  expect(countModelCalls(fixture)).toBe(1);
 });
 
 verifies(
@@ -153,7 +153,11 @@ verifies(
     const key = await createRevocableKey(fixture);
     revokeAuthority = () => key.revoke();
     const goal = '/tool revoke {}\n/then\n/tool add {"a":1,"b":2}';
-    const run = await start(fixture, key.caller, `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`);
+    const run = await runTurn(
+      fixture,
+      key.caller,
+      `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`,
+    );
     expect(run).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
     const runs = (await fixture.kernel.runs.list(admin, {}, { limit: 10 })).items;
     expect(runs.map(({ error }) => error?.code)).toEqual(["authority.key_revoked", "authority.key_revoked"]);
@@ -186,7 +190,7 @@ verifies(
     const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
     await until(async () => (await call()).status !== "waiting_approval");
     expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(modelCalls(second)).toBe(0);
+    expect(countModelCalls(second)).toBe(0);
   },
 );
 
@@ -202,7 +206,7 @@ test("does not continue a conversation whose key is revoked while an approval is
   const [approval] = (await fixture.kernel.approvals.list(admin, {}, { limit: 5 })).items;
   expect(approval).toMatchObject({ status: "cancelled" });
   expect(approval!.feedback).toContain(key.id);
-  expect(modelCalls(fixture)).toBe(1);
+  expect(countModelCalls(fixture)).toBe(1);
 });
 
 verifies(
@@ -226,6 +230,6 @@ verifies(
     // A turn that had started would be recorded by now.
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect((await second.kernel.runs.list(admin, {}, { limit: 5 })).items).toHaveLength(1);
-    expect(modelCalls(second)).toBe(0);
+    expect(countModelCalls(second)).toBe(0);
   },
 );

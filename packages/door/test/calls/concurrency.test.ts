@@ -45,7 +45,7 @@ verifies(
     expect(peak).toBe(2);
     const served = fixture.runner.requests.map((request) => (request.body.input as { i: number }).i);
     expect(served).toEqual([0, 1, 2, 3, 4, 5, 6]);
-    // Every slot is free again.
+    // The first slot is free again.
     await until(async () => {
       const slot = await fixture.store.leases.acquireSlot(
         `slot/${fixture.runner.requests[0]!.binding_id}`,

@@ -18,7 +18,7 @@ async function createToolKernel(): Promise<TestKernel> {
   return fixture;
 }
 
-async function deferredFor({ kernel }: TestKernel, caller: Caller = user): Promise<Record<string, string>> {
+async function listDeferred({ kernel }: TestKernel, caller: Caller = user): Promise<Record<string, string>> {
   const entries = await kernel.catalog.entries(caller, { all: false });
   return Object.fromEntries(
     entries.flatMap(({ name, deferred, deferred_by }) => {
@@ -38,17 +38,17 @@ verifies(
   "defers nothing within the budget and the least used tools above it",
   async () => {
     const fixture = await createToolKernel();
-    expect(await deferredFor(fixture)).toEqual({});
+    expect(await listDeferred(fixture)).toEqual({});
     await callTool(fixture, "tool_d");
     await callTool(fixture, "tool_d");
     await callTool(fixture, "tool_c");
     await setPolicy(fixture, { tool_token_budget: 2_500 });
-    expect(await deferredFor(fixture)).toEqual({ tool_a: "budget", tool_b: "budget" });
+    expect(await listDeferred(fixture)).toEqual({ tool_a: "budget", tool_b: "budget" });
     expect((await fixture.kernel.catalog.entries(user, { all: false })).map(({ name }) => name)).toContain(
       "tool_search",
     );
     await setPolicy(fixture, { tool_token_budget: 0 });
-    expect(Object.keys(await deferredFor(fixture))).toEqual(NAMES);
+    expect(Object.keys(await listDeferred(fixture))).toEqual(NAMES);
   },
 );
 
@@ -58,14 +58,14 @@ verifies(
   async () => {
     const fixture = await createToolKernel();
     await setPolicy(fixture, { tool_token_budget: 1_500 });
-    const first = await deferredFor(fixture);
+    const first = await listDeferred(fixture);
     expect(Object.keys(first)).toHaveLength(3);
     const [called_tool] = Object.keys(first);
     await callTool(fixture, called_tool!);
     fixture.clock.monotonic_offset += 2_000;
-    expect(await deferredFor(fixture)).toEqual(first);
+    expect(await listDeferred(fixture)).toEqual(first);
     fixture.clock.monotonic_offset += 3_600_000;
-    expect(Object.keys(await deferredFor(fixture))).not.toContain(called_tool);
+    expect(Object.keys(await listDeferred(fixture))).not.toContain(called_tool);
   },
 );
 
@@ -79,7 +79,7 @@ verifies(
       deferred_tools: ["tool_a", "tool_b"],
       pinned_tools: ["tool_a", "tool_d"],
     });
-    expect(await deferredFor(fixture)).toEqual({ tool_b: "policy", tool_c: "budget" });
+    expect(await listDeferred(fixture)).toEqual({ tool_b: "policy", tool_c: "budget" });
   },
 );
 
@@ -97,15 +97,15 @@ verifies(
     });
     expect(key.tools).toEqual(["tool_b", "*_c"]);
     const caller = await kernel.keys.authenticate(token);
-    expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
-    // The operator chose the group, so the budget does not cut it.
+    expect(await listDeferred(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+    // The operator chose these tools, so the budget does not defer them.
     await setPolicy(fixture, { tool_token_budget: 0 });
-    expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+    expect(await listDeferred(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
     expect((await kernel.catalog.search(caller, "tool a", 1)).map(({ name }) => name)).toEqual(["tool_a"]);
     expect(await kernel.catalog.search(caller, "zebra", 5)).toEqual([]);
     // A profile is a choice of what is listed, not a limit on what may be called.
     expect(await kernel.catalog.find(caller, "tool_a")).toMatchObject({ deferred: true });
-    expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
+    expect(await listDeferred(fixture, user)).toMatchObject({ tool_b: "budget" });
   },
 );
 
@@ -115,26 +115,26 @@ verifies(
   async () => {
     const fixture = await createToolKernel();
     const { kernel } = fixture;
-    const create = async (...tools: string[]) =>
+    const createKey = async (...tools: string[]) =>
       await kernel.keys.create(admin, {
         name: "client:x",
         scopes: ["invocations:write"],
         role: "user",
         tools,
       });
-    await expect(create("@review")).rejects.toMatchObject({
+    await expect(createKey("@review")).rejects.toMatchObject({
       code: "request.invalid",
       message: expect.stringContaining("review"),
     });
     await setPolicy(fixture, { tool_profiles: { review: ["tool_a"], write: ["tool_b"] } });
-    const first = await kernel.keys.authenticate((await create("@review")).token);
-    const second = await kernel.keys.authenticate((await create("@review", "@write", "tool_d")).token);
-    expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_b", "tool_c", "tool_d"]);
-    expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_c"]);
+    const first = await kernel.keys.authenticate((await createKey("@review")).token);
+    const second = await kernel.keys.authenticate((await createKey("@review", "@write", "tool_d")).token);
+    expect(Object.keys(await listDeferred(fixture, first))).toEqual(["tool_b", "tool_c", "tool_d"]);
+    expect(Object.keys(await listDeferred(fixture, second))).toEqual(["tool_c"]);
     // A change of a profile applies to all keys that refer to it.
     await setPolicy(fixture, { tool_profiles: { review: ["tool_c"], write: [] } });
-    expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_a", "tool_b", "tool_d"]);
-    expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_a", "tool_b"]);
+    expect(Object.keys(await listDeferred(fixture, first))).toEqual(["tool_a", "tool_b", "tool_d"]);
+    expect(Object.keys(await listDeferred(fixture, second))).toEqual(["tool_a", "tool_b"]);
   },
 );
 
@@ -145,7 +145,7 @@ test("does not defer by budget for a plugin, nor where the policy withholds tool
     ...user,
     delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: grantWith({ tools: NAMES }) },
   };
-  expect(await deferredFor(fixture, delegated)).toEqual({});
+  expect(await listDeferred(fixture, delegated)).toEqual({});
   await setPolicy(fixture, { tool_token_budget: 0, allowed_origins: ["plugin"] });
-  expect(await deferredFor(fixture)).toEqual({});
+  expect(await listDeferred(fixture)).toEqual({});
 });

@@ -24,7 +24,7 @@ async function createRecordingKernel(more: object = {}) {
   return { fixture, frames: fixture.kernel.frames, binding, send, observes: () => emit !== null };
 }
 
-test("lists the frames of a call that were recorded, and those of its process that belong to no call", async () => {
+test("lists the recorded frames of a call, and frames of its process that belong to no call", async () => {
   const { fixture, frames, binding, send, observes } = await createRecordingKernel();
   const state = await frames.record(admin, binding.binding_id, 60);
   expect(Date.parse(state.recording_until!)).toBeGreaterThan(Date.now());

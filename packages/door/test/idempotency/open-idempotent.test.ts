@@ -15,7 +15,7 @@ const content = manifest([toolExport("charge", {}, { effect_class: "non_idempote
 const charge = (fixture: TestKernel, digest = "d", caller = user) =>
   fixture.kernel.invocations.invokeOnce(caller, { export_id: "charge" }, "k", digest);
 
-test("opens one call for racing requests with one key and rejects a different request with it", async () => {
+test("opens one call for racing requests with one key and rejects a different request with that key", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const all = await Promise.all(Array.from({ length: 10 }, () => charge(fixture)));

@@ -33,7 +33,7 @@ test("runs the work once per key, replays repeats and rejects conflicts and over
   expect((await second).replayed).toBe(false);
 });
 
-test("releases the key after a failure of the gateway", async () => {
+test("releases the key after an exception or a 5xx or 429 response", async () => {
   const fixture = await createTestKernel();
   const { idempotency } = fixture.kernel;
   const broken = idempotency.once(user, "k", "d", () => Promise.reject(new Error("broken")));

@@ -1,4 +1,4 @@
-/** Session requests with an Idempotency-Key take effect once, even if the gateway dies at any step. */
+/** Session requests with an Idempotency-Key take effect once, even if the gateway dies before or after the write. */
 import type { IdempotencyClaim, Store } from "@backplane/ports";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -15,10 +15,10 @@ interface Operation {
   count(fixture: TestSession): Promise<number>;
 }
 
-const head = async (fixture: TestSession) => (await fixture.kernel.sessions.get(user, s1)).head_chain_id;
-const messages = async (fixture: TestSession) =>
+const readHead = async (fixture: TestSession) => (await fixture.kernel.sessions.get(user, s1)).head_chain_id;
+const countMessages = async (fixture: TestSession) =>
   (await fixture.tape()).filter(({ payload }) => payload.role === "user").length;
-const chains = async (fixture: TestSession) =>
+const countChains = async (fixture: TestSession) =>
   (await fixture.kernel.chains.list(user, s1, { limit: 99 })).items.length;
 const storeMethod = (target: object, method: string) => ({
   target: target as Record<string, unknown>,
@@ -43,26 +43,26 @@ const OPERATIONS: Operation[] = [
     name: "a chain",
     write: ({ sessions }) => storeMethod(sessions, "fork"),
     begin: ({ kernel }, once) => kernel.chains.create(user, s1, once),
-    count: chains,
+    count: countChains,
   },
   {
     name: "a fork",
     write: ({ sessions }) => storeMethod(sessions, "fork"),
-    begin: async (fixture, once) => await fixture.kernel.chains.fork(user, await head(fixture), {}, once),
-    count: chains,
+    begin: async (fixture, once) => await fixture.kernel.chains.fork(user, await readHead(fixture), {}, once),
+    count: countChains,
   },
   {
     name: "blocks",
     write: ({ sessions }) => storeMethod(sessions, "appendTape"),
     begin: async (fixture, once) =>
-      await fixture.kernel.chains.addBlocks(user, await head(fixture), [block], once),
-    count: messages,
+      await fixture.kernel.chains.addBlocks(user, await readHead(fixture), [block], once),
+    count: countMessages,
   },
   {
     name: "a message",
     write: ({ runs }) => storeMethod(runs, "start"),
     begin: ({ kernel }, once) => kernel.sessions.message(user, s1, { text: "/say hi" }, once),
-    count: messages,
+    count: countMessages,
   },
 ];
 
@@ -132,7 +132,7 @@ test("commits the other writes of a batch when one key is rejected", async () =>
   await fixture.kernel.sessions.create(user, s1);
   const blocks = OPERATIONS.find(({ name }) => name === "blocks")!;
   await sendOnce(fixture, blocks);
-  const chain_id = await head(fixture);
+  const chain_id = await readHead(fixture);
   const used_claim: IdempotencyClaim = {
     scope: user.scope,
     key: "k",
@@ -146,5 +146,5 @@ test("commits the other writes of a batch when one key is rejected", async () =>
     fixture.kernel.chains.addBlocks(user, chain_id, [block]),
   ]);
   expect([first.status, second.status, third.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
-  expect(await messages(fixture)).toBe(3);
+  expect(await countMessages(fixture)).toBe(3);
 });

@@ -112,7 +112,7 @@ test("requires structured output from a tool with an output schema, whatever the
   });
 });
 
-test("gives the model the message of an error without a result", async () => {
+test("writes the error message into the tool_result of a call without a result", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () => ended("failed", "crashed");
@@ -130,7 +130,7 @@ test("passes on a tool's status and its request to return control to the user", 
   expect(tool_result).toMatchObject({ status: "asked", yield_to_user: true });
 });
 
-test("keeps the result of a failed tool and gives every ending but success an error code", async () => {
+test("keeps the result of a failed tool and adds an error code if the plugin gave none", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () =>

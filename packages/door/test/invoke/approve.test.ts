@@ -5,14 +5,14 @@ import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { content, requestRemoval } from "../approval/removal-call.ts";
+import { removalManifest, requestRemoval } from "../approval/removal-call.ts";
 
 verifies(
   "api.approvals",
   "reads, lists and answers approvals once, and lists and revokes session grants",
   async () => {
     const fixture = await createTestKernel();
-    await fixture.bind(content);
+    await fixture.bind(removalManifest);
     const { approvals } = fixture.kernel;
     const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
     expect(ApprovalSchema.parse(approval)).toEqual(approval);
@@ -79,7 +79,7 @@ verifies(
 
 test("asks for approval again in a session when the previous call was approved only once", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { approvals } = fixture.kernel;
   const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
   await approvals.answer(admin, approval.id, { response: "approve" });
@@ -90,7 +90,7 @@ test("asks for approval again in a session when the previous call was approved o
 
 test("runs nothing after a rejection and returns its feedback", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { ticket, approval } = await requestRemoval(fixture);
   await fixture.kernel.approvals.answer(admin, approval.id, {
     response: "reject",
@@ -106,7 +106,7 @@ test("runs nothing after a rejection and returns its feedback", async () => {
 
 test("accepts one of a hundred concurrent answers and none with a forged digest", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { ticket, approval } = await requestRemoval(fixture);
   const forged = fixture.kernel.approvals.answer(admin, approval.id, {
     response: "approve",
@@ -128,7 +128,7 @@ test("accepts one of a hundred concurrent answers and none with a forged digest"
 
 test("expires an unanswered approval and leaves nothing pending", async () => {
   const fixture = await createTestKernel({ host: { approval_timeout_ms: 30 } });
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const timers = fixture.clock.timers;
   const all = await Promise.all(Array.from({ length: 50 }, (_, i) => requestRemoval(fixture, { i })));
   for (const { ticket } of all) {
@@ -145,7 +145,7 @@ test("expires an unanswered approval and leaves nothing pending", async () => {
 
 test("does not run a call that changed between the request for approval and the answer", async () => {
   const fixture = await createTestKernel();
-  const binding = await fixture.bind(content);
+  const binding = await fixture.bind(removalManifest);
   const id = binding.binding_id;
   const approve = (approval: Approval) =>
     fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
@@ -157,7 +157,10 @@ test("does not run a call that changed between the request for approval and the 
   });
   await fixture.kernel.bindings.patch(admin, id, { status: "active" }, undefined);
   const upgraded = await requestRemoval(fixture);
-  await fixture.kernel.packages.install(admin, fixture.importer.add({ ...content, version: "0.2.0" }));
+  await fixture.kernel.packages.install(
+    admin,
+    fixture.importer.add({ ...removalManifest, version: "0.2.0" }),
+  );
   await fixture.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
   await approve(upgraded.approval);
   // Another version needs a new approval, which a person may reject.
@@ -177,7 +180,7 @@ test("does not run a call that changed between the request for approval and the 
 
 test("cancels the approval of a cancelled call", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { ticket, approval } = await requestRemoval(fixture);
   await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
@@ -203,7 +206,7 @@ test("requires approval for every call to a binding if its policy is always, and
 
 test("rejects a session approval for a call without a session", async () => {
   const fixture = await createTestKernel();
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { approvals } = fixture.kernel;
   const { ticket, approval } = await requestRemoval(fixture);
   const refused = approvals.answer(admin, approval.id, { response: "approve_for_session" });
@@ -215,7 +218,7 @@ test("rejects a session approval for a call without a session", async () => {
 
 test("rejects calls as overloaded while too many await approval", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 2 } });
-  await fixture.bind(content);
+  await fixture.bind(removalManifest);
   const { approval } = await requestRemoval(fixture, { path: "a" });
   await requestRemoval(fixture, { path: "b" });
   const third = fixture.kernel.invocations.invoke(user, { export_id: "rm", input: { path: "c" } });

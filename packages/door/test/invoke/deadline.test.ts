@@ -7,7 +7,7 @@ import { computeRemainingTime } from "../../src/invoke/recover.ts";
 
 verifies(
   "inv.deadline",
-  "takes the timeout from caller, binding or export, caps it, and counts it in monotonic time from dispatch",
+  "takes the timeout from caller, binding or export, caps it, and counts it in monotonic time after any approval",
   async () => {
     const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
@@ -51,7 +51,7 @@ verifies(
       expect(fixture.runner.requests.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
       expect(fixture.runner.requests.at(-1)!.timeout_ms).toBeLessThan(5_000);
     }
-    // Time awaiting approval does not count, because the deadline starts with the dispatch.
+    // Time awaiting approval does not count, because the deadline starts when the call is approved.
     fixture.runner.script = () => ok();
     const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "request", timeout_ms: 1_000 });
     const [approval] = (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
@@ -98,7 +98,7 @@ test.each([
     const started_at = "2026-11-01T11:00:00.000Z";
     const row = { timeout_ms, created_at, started_at };
     expect(computeRemainingTime(row, Date.parse(started_at) + later)).toBe(left);
-    // The deadline of a call that was queued runs from its creation.
+    // A call that had not started counts from its creation.
     expect(computeRemainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
   },
 );

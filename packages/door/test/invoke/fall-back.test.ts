@@ -14,14 +14,18 @@ const CRASHED = ended("failed", "crashed", { stderr_tail: "segmentation fault" }
 
 type Exports = Parameters<typeof manifest>[0];
 
-interface Setup {
+interface TrialOptions {
   old?: Exports;
   candidate?: Exports;
   upgrade?: Partial<BindingUpgrade>;
 }
 
 /** A binding of `greet` that was just upgraded, so the candidate is on trial. */
-async function createTrialKernel({ old = [toolExport("greet")], candidate = old, upgrade = {} }: Setup = {}) {
+async function createTrialKernel({
+  old = [toolExport("greet")],
+  candidate = old,
+  upgrade = {},
+}: TrialOptions = {}) {
   const fixture = await createTestKernel();
   const binding = await fixture.bind(manifest(old));
   const source = fixture.importer.add({ ...manifest(candidate), version: CANDIDATE });
@@ -68,9 +72,9 @@ verifies(
       },
     });
     expect(call.fallback_from!.package_digest).not.toBe(call.package_digest);
-    const now = await fixture.kernel.bindings.get(admin, binding.binding_id);
-    expect(call.binding_generation).toBe(now.generation);
-    expect(now.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
+    const rolled_back = await fixture.kernel.bindings.get(admin, binding.binding_id);
+    expect(call.binding_generation).toBe(rolled_back.generation);
+    expect(rolled_back.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
     const [first, second] = fixture.runner.requests;
     expect(versionsRun(fixture)).toEqual([CANDIDATE, OLD]);
     // The second run has the same key, so that a write is not made twice, and never uses a process of the candidate.

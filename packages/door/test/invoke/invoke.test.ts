@@ -27,8 +27,8 @@ verifies(
     };
     const run = await fixture.say("/say hi", "sess_1");
     const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
-    const talker: Caller = { ...user, scopes: ["sessions:write"] };
-    const ticket = await fixture.kernel.invocations.invoke(talker, {
+    const session_caller: Caller = { ...user, scopes: ["sessions:write"] };
+    const ticket = await fixture.kernel.invocations.invoke(session_caller, {
       export_id: "search",
       input: { query: "x" },
       ...ids,
@@ -56,7 +56,7 @@ verifies(
       ended_at: expect.any(String),
     });
     expect(await fixture.kernel.invocations.get(user, ticket.id)).toEqual(settled);
-    // The call is settled once; a second end changes nothing.
+    // The call is settled once; a second settlement changes nothing.
     const end = { status: "failed" as const, result: null, tool_result: null, error: null, retry_count: 0 };
     const again = {
       ...end,
@@ -113,12 +113,12 @@ test("records each refusal with the name of the rule", async () => {
     hookExport("notify", ["invocation.settled"]),
   ]);
   const write = await fixture.bind(content);
-  // A binding from a gateway that did not yet check the class of a program.
+  // A binding that was stored by an older gateway, which did not check the class of a program.
   const read = await fixture.bind(content, { export_id: "read" });
   const older = { ...read, policy: { class: "inline" as const }, generation: read.generation + 1 };
   await fixture.store.bindings.update(older, read.generation, {});
   await fixture.bind(content, { export_id: "notify", status: "disabled" });
-  const refusal = async (body: object, caller: Caller) =>
+  const catchRefusal = async (body: object, caller: Caller) =>
     await fixture.call(body, caller).then(
       () => null,
       (error: { code: string; details: { rule: string; invocation_id: string }; fix: string }) => error,
@@ -136,7 +136,7 @@ test("records each refusal with the name of the rule", async () => {
     [{ export_id: "read" }, user, "class.unsupported", "class"],
   ];
   for (const [body, caller, code, rule] of cases) {
-    const refused = await refusal(body, caller);
+    const refused = await catchRefusal(body, caller);
     expect(refused).toMatchObject({ code, details: { rule } });
     const row = await fixture.kernel.invocations.get(user, refused!.details.invocation_id);
     expect(row).toMatchObject({
@@ -146,7 +146,7 @@ test("records each refusal with the name of the rule", async () => {
     });
   }
   await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "disabled" }, undefined);
-  expect(await refusal({ export_id: "write" }, user)).toMatchObject({
+  expect(await catchRefusal({ export_id: "write" }, user)).toMatchObject({
     code: "export.not_found",
     message: `write is bound by ${write.binding_id}, which is disabled.`,
     fix: `backplane binding enable ${write.binding_id}`,
@@ -154,7 +154,7 @@ test("records each refusal with the name of the rule", async () => {
   await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "active" }, undefined);
   fixture.runner.sandbox = { enabled: false, available: false, reason: "no sandbox here" };
   fixture.clock.monotonic = () => performance.now() + 10_000;
-  const unsafe = await refusal({ export_id: "write" }, user);
+  const unsafe = await catchRefusal({ export_id: "write" }, user);
   expect(unsafe?.code).toBe("sandbox.unavailable");
   expect(unsafe?.fix).toContain(write.binding_id);
 });
@@ -221,16 +221,16 @@ test("shows a plugin only the calls that it made, and lets a guest cancel only i
     actor: "inv_parent",
     delegation: { invocation_id: "inv_parent", scopes: ["tools:invoke"], grant: grantWith() },
   };
-  const [others, guests] = [
+  const [user_call, guest_call] = [
     await invocations.invoke(user, { export_id: "slow" }),
     await invocations.invoke(guest, { export_id: "slow" }),
   ];
-  await expect(invocations.get(plugin, others.id)).rejects.toMatchObject({ code: "invocation.not_found" });
-  await expect(invocations.cancel(guest, others.id)).rejects.toMatchObject({ code: "policy.denied" });
-  await invocations.cancel(guest, guests.id);
-  expect((await guests.settled).status).toBe("cancelled");
-  await invocations.cancel(user, others.id);
-  expect((await others.settled).status).toBe("cancelled");
+  await expect(invocations.get(plugin, user_call.id)).rejects.toMatchObject({ code: "invocation.not_found" });
+  await expect(invocations.cancel(guest, user_call.id)).rejects.toMatchObject({ code: "policy.denied" });
+  await invocations.cancel(guest, guest_call.id);
+  expect((await guest_call.settled).status).toBe("cancelled");
+  await invocations.cancel(user, user_call.id);
+  expect((await user_call.settled).status).toBe("cancelled");
 });
 
 test("ends a call with the code internal when the runner throws", async () => {

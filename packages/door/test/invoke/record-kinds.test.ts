@@ -8,7 +8,7 @@ import { admin, scope, type TestKernel, until, user } from "@backplane/test-kit/
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
-import { completeCompaction } from "../fixtures/contract-inputs.ts";
+import { buildCompleteCompaction } from "../fixtures/contract-inputs.ts";
 
 const content = manifest([
   toolExport("echo"),
@@ -31,9 +31,9 @@ verifies(
   "writes calls to a hook, a compactor and a harness to disk before dispatch and settles each once",
   async () => {
     const fixture = await createTestSession();
-    const bound: Record<string, string> = {};
+    const binding_ids: Record<string, string> = {};
     for (const { id } of content.exports)
-      bound[id] = (await fixture.bind(content, { export_id: id })).binding_id;
+      binding_ids[id] = (await fixture.bind(content, { export_id: id })).binding_id;
     await fixture.say(`/say ${"lorem ipsum dolor ".repeat(60)}`);
     await fixture.say(`/say ${"sit amet consectetur ".repeat(60)}`);
     /** The row on disk at the time when the runner gets the call. */
@@ -66,7 +66,7 @@ verifies(
         id: expect.stringMatching(/^inv_/),
         export_kind: kind,
         export_id,
-        binding_id: bound[export_id],
+        binding_id: binding_ids[export_id],
         package_id: "acme/devkit",
         package_version: "0.1.0",
         class: isolation,
@@ -101,7 +101,7 @@ verifies(
     fixture.runner.script = ({ request }) =>
       request.export_id === "echo" ? ok() : ended("failed", "crashed");
     await fixture.call({ export_id: "echo" });
-    await fixture.call({ export_id: "shrink", input: completeCompaction() }, admin);
+    await fixture.call({ export_id: "shrink", input: buildCompleteCompaction() }, admin);
     await fixture.call({ export_id: "flow", input: {} }, admin);
     await until(async () => (await listRecords(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
     for (const export_id of ["notify", "shrink", "flow"]) {

@@ -12,7 +12,7 @@ import {
 } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { completeCompaction } from "../fixtures/contract-inputs.ts";
+import { buildCompleteCompaction } from "../fixtures/contract-inputs.ts";
 
 const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"] as const;
 const content = manifest([
@@ -42,14 +42,14 @@ async function waitForEnd(fixture: TestKernel, id: string, caller = user): Promi
 
 verifies(
   "inv.effect-class",
-  "after a crash reruns reads, reruns idempotent writes with the same key and ends others as outcome_unknown",
+  "after a crash reruns reads, reruns idempotent writes with the same key and ends other tools as outcome_unknown",
   async () => {
     const first = await createTestKernel();
     await bindAll(first);
     first.runner.script = () => new Promise<never>(() => {});
     const started = new Map<string, { id: string; execution_id: string }>();
     for (const export_id of [...classes, "agent", "shrink"]) {
-      const input = export_id === "shrink" ? completeCompaction() : {};
+      const input = export_id === "shrink" ? buildCompleteCompaction() : {};
       const ticket = await first.kernel.invocations.invoke(user, { export_id, input });
       started.set(export_id, { id: ticket.id, execution_id: ticket.invocation.execution_id });
     }
@@ -80,7 +80,7 @@ verifies(
       });
       expect(second.runner.requests.some((request) => request.invocation_id === id)).toBe(false);
     }
-    // A harness continues its execution; what it has started is found again by its keys.
+    // A harness continues its execution.
     const { id, execution_id } = started.get("agent")!;
     expect(await waitForEnd(second, id)).toMatchObject({ status: "succeeded", execution_id });
     await waitForEnd(second, started.get("shrink")!.id);
@@ -99,7 +99,7 @@ test("admits recovered calls again with no wider grant", async () => {
     policy: { allowed_domains: ["a.example.com"] },
   });
   first.runner.script = () => new Promise<never>(() => {});
-  const again = await first.kernel.invocations.invoke(user, { export_id: "reach" });
+  const interrupted = await first.kernel.invocations.invoke(user, { export_id: "reach" });
   await first.kernel.bindings.patch(
     admin,
     binding.binding_id,
@@ -108,7 +108,7 @@ test("admits recovered calls again with no wider grant", async () => {
   );
   await first.crash();
   const second = await createTestKernel({ file: first.file });
-  expect((await waitForEnd(second, again.id)).status).toBe("succeeded");
+  expect((await waitForEnd(second, interrupted.id)).status).toBe("succeeded");
   expect(second.runner.requests[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
   const last = await second.kernel.invocations.invoke(user, { export_id: "reach" });
   await last.settled;
@@ -122,7 +122,7 @@ test("admits recovered calls again with no wider grant", async () => {
   expect(third.runner.requests).toHaveLength(0);
 });
 
-test("delivers a hook again from its job after a crash and ends the row of the first attempt", async () => {
+test("delivers a hook interrupted from its job after a crash and ends the row of the first attempt", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...exportReference("notify"), org_wide: true });
@@ -255,9 +255,9 @@ test("lets only the node that took over a call end it, and notifies the waiting 
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   let finish = () => {};
-  const turn = new Promise<void>((resolve) => (finish = resolve));
+  const finished = new Promise<void>((resolve) => (finish = resolve));
   fixture.runner.script = async () => {
-    await turn;
+    await finished;
     return ok();
   };
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });

@@ -11,7 +11,7 @@ const content = manifest([
   toolExport("odd", {}, { effect_class: "unknown" }),
   hookExport("notify", ["package.installed", "binding.changed"]),
 ]);
-const later = () => ended("retryable_failure", "plugin_retryable");
+const endRetryable = () => ended("retryable_failure", "plugin_retryable");
 
 verifies(
   "inv.retry",
@@ -24,7 +24,7 @@ verifies(
     for (const export_id of ["put", "post", "odd"])
       await fixture.kernel.bindings.create(user, exportReference(export_id));
     const { requests } = fixture.runner;
-    fixture.runner.script = later;
+    fixture.runner.script = endRetryable;
     for (const export_id of ["read", "put"]) {
       requests.length = 0;
       const invocation = await fixture.call({ export_id });
@@ -46,19 +46,19 @@ verifies(
     requests.length = 0;
     fixture.runner.script = () => {
       fixture.clock.monotonic_offset += 60_000;
-      return later();
+      return endRetryable();
     };
     const short = await fixture.call({ export_id: "read", timeout_ms: 60_000 });
     expect(short.status).toBe("retryable_failure");
     expect(requests).toHaveLength(1);
-    // `failed` is never retried.
+    // A `failed` from the plugin's code is not retried.
     requests.length = 0;
     fixture.runner.script = () => ended("failed", "plugin_failed");
     expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
     expect(requests).toHaveLength(1);
     // A hook's ack is a success. Every outcome but ack and failed is delivered again under the same id.
     const deliveries: { delivery_id: unknown; attempt: unknown }[] = [];
-    const outcomes = [later, () => ended("failed", "timeout"), () => ok(null)];
+    const outcomes = [endRetryable, () => ended("failed", "timeout"), () => ok(null)];
     fixture.runner.script = ({ request }) => {
       if (request.op !== "hook.handle") return ok();
       deliveries.push({ delivery_id: request.body.delivery_id, attempt: request.body.attempt });
@@ -66,12 +66,12 @@ verifies(
     };
     await fixture.kernel.bindings.create(user, exportReference("notify"));
     await until(() => deliveries.length >= 3);
-    await until(async () => (await settledHooks()).includes("succeeded"));
+    await until(async () => (await listHookStatuses()).includes("succeeded"));
     expect(deliveries.slice(0, 3).map((delivery) => delivery.attempt)).toEqual([1, 2, 3]);
     expect(new Set(deliveries.slice(0, 3).map((delivery) => delivery.delivery_id)).size).toBe(1);
-    async function settledHooks() {
+    async function listHookStatuses() {
       const list = await fixture.kernel.invocations.list(user, { export_id: "notify" }, { limit: 10 });
-      return list.items.map((job) => job.status);
+      return list.items.map(({ status }) => status);
     }
   },
 );
@@ -146,7 +146,7 @@ verifies("launch.slow", "retries a slow start, whatever its error code", async (
 test("ends a call immediately when it is cancelled between two attempts", async () => {
   const fixture = await createTestKernel({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
   await fixture.bind(content);
-  fixture.runner.script = later;
+  fixture.runner.script = endRetryable;
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
   await until(() => fixture.runner.requests.length === 1 && fixture.runner.running === 0);
   await fixture.kernel.invocations.cancel(user, ticket.id);

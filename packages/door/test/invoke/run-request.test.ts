@@ -7,7 +7,7 @@ import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
-import { completeCompaction, completeEvent } from "../fixtures/contract-inputs.ts";
+import { buildCompleteCompaction, buildCompleteEvent } from "../fixtures/contract-inputs.ts";
 
 const SECRET = "s3cr3t/va+lue ü";
 const content = manifest([
@@ -147,29 +147,30 @@ test("builds the body of the op for each kind of export", async () => {
   for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, exportReference(id));
   const results = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
   fixture.runner.script = ({ request }) => ok(results[request.op as keyof typeof results] ?? { fine: true });
-  const run = async (export_id: string, input: Invocation["input"]) => {
+  const callExport = async (export_id: string, input: Invocation["input"]) => {
     const done = await fixture.call({ export_id, input });
     const request = fixture.runner.requests.at(-1)!;
     expect(done.status).toBe("succeeded");
     return [request.op, request.body, done.execution_id] as const;
   };
-  const [tool_op, tool_body, tool_execution_id] = await run("t", { q: 1 });
+  const [tool_op, tool_body, tool_execution_id] = await callExport("t", { q: 1 });
   expect([tool_op, tool_body]).toEqual(["tool.invoke", { tool_execution_id, input: { q: 1 } }]);
-  const [hook_op, hook_body, del] = await run("h", completeEvent("run.completed"));
-  const event = { ...completeEvent("run.completed"), test: true };
-  const delivered = { delivery_id: del, attempt: 1, event };
+  const [hook_op, hook_body, delivery_id] = await callExport("h", buildCompleteEvent("run.completed"));
+  const event = { ...buildCompleteEvent("run.completed"), test: true };
+  const delivered = { delivery_id, attempt: 1, event };
   expect([hook_op, hook_body]).toEqual(["hook.handle", delivered]);
   // An id in the caller's input does not replace the id of the execution.
-  const [, compactor_body, cmp] = await run("c", { ...completeCompaction(), compaction_id: "mine" });
-  expect(compactor_body).toEqual({ ...completeCompaction(), compaction_id: cmp });
-  const [, harness_body, exec] = await run("a", {
+  const own_input = { ...buildCompleteCompaction(), compaction_id: "mine" };
+  const [, compactor_body, compaction_id] = await callExport("c", own_input);
+  expect(compactor_body).toEqual({ ...buildCompleteCompaction(), compaction_id });
+  const [, harness_body, execution_id] = await callExport("a", {
     target: { session_id: "sess_1" },
     policy: { max_depth: 1 },
   });
-  // The harness learns every limit that applies to it, including those that the caller left to the gateway.
+  // The harness gets every limit that applies to it, including those that the caller left to the gateway.
   expect(harness_body).toEqual({
     mode: "start",
-    target: { session_id: "sess_1", execution_id: exec },
+    target: { session_id: "sess_1", execution_id },
     trigger: { type: "user_request", input: [] },
     policy: { max_depth: 1, max_child_runs: 12, max_steps: 300, max_compactions: 10, allow_compaction: true },
   });

@@ -10,7 +10,7 @@ const SMALL = Buffer.alloc(100, 1).toString("base64");
 const LARGE = Buffer.alloc(20_000, 2);
 const SHA256 = hash("sha256", LARGE, "hex");
 
-async function createKernel(store?: () => Promise<void>) {
+async function createArtifactKernel(store?: () => Promise<void>) {
   const files = new Map<string, Uint8Array>();
   const artifacts = {
     store: store ?? (async (sha256: string, bytes: Uint8Array) => void files.set(sha256, bytes)),
@@ -38,7 +38,7 @@ async function createKernel(store?: () => Promise<void>) {
 }
 
 verifies("content.blocks", "records every block of a result, with large data as an artifact", async () => {
-  const { call, kernel } = await createKernel();
+  const { call, kernel } = await createArtifactKernel();
   const text = { type: "text", text: "two charts" };
   const resource = { uri: "file:///a.pdf", mimeType: "application/pdf", blob: LARGE.toString("base64") };
   const invocation = await call(
@@ -73,7 +73,7 @@ verifies("content.blocks", "records every block of a result, with large data as 
 });
 
 verifies("content.blocks", "substitutes a text block for a reference that no runner checked", async () => {
-  const { call, files, kernel } = await createKernel();
+  const { call, files, kernel } = await createArtifactKernel();
   files.set(SHA256, LARGE);
   const forged = {
     type: "image",
@@ -96,7 +96,7 @@ verifies(
   "content.blocks",
   "substitutes a text block that gives the reason for data that could not be stored",
   async () => {
-    const { call } = await createKernel(async () => {
+    const { call } = await createArtifactKernel(async () => {
       throw new Error("disk full");
     });
     const image = (data: string) => ({ type: "image", data, mimeType: "image/png" });

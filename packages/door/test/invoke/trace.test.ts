@@ -93,7 +93,7 @@ test("lists a call with later calls that have its trace id", async () => {
   expect(spans.map(({ id }) => id)).toEqual([first.id, second.id]);
 });
 
-test("does not add a call to a trace whose id only resembles the call's own", async () => {
+test("does not add a call to a foreign trace only because the trace id has the digits of the call's id", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(hooked, { export_id: "echo" });
   const first = await fixture.call({ export_id: "echo", trace_id: "t-mine" });

@@ -6,7 +6,12 @@ import { createTestKernel, type TestKernel, until, user } from "@backplane/test-
 import { expect, test } from "vitest";
 import { LiveCall } from "../../src/calls/live-calls.ts";
 
-async function collect(fixture: TestKernel, id: string, after = 0, stop = new AbortController().signal) {
+async function collectEvents(
+  fixture: TestKernel,
+  id: string,
+  after = 0,
+  stop = new AbortController().signal,
+) {
   const seqs: number[] = [];
   let settled: string | null = null;
   for await (const item of fixture.kernel.invocations.watch(user, id, after, stop)) {
@@ -16,16 +21,16 @@ async function collect(fixture: TestKernel, id: string, after = 0, stop = new Ab
   return { seqs, settled };
 }
 
-const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => i + from);
+const countUpTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => i + from);
 
 test("sends watchers every event once and in order, then the settled record", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("talk", {}, { streaming: true })]));
   let emit = () => {};
-  const turn = () => new Promise<void>((resolve) => (emit = resolve));
+  const waitForEmit = () => new Promise<void>((resolve) => (emit = resolve));
   fixture.runner.script = async ({ event }) => {
     for (let i = 1; i <= 200; i++) event({ type: "progress", i });
-    await turn();
+    await waitForEmit();
     for (let i = 201; i <= 500; i++) {
       event({ type: "progress", i });
       if (i % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -33,16 +38,16 @@ test("sends watchers every event once and in order, then the settled record", as
     return ok();
   };
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "talk" });
-  const early = collect(fixture, ticket.id);
+  const early = collectEvents(fixture, ticket.id);
   await until(() => fixture.runner.running === 1);
-  const resumed = collect(fixture, ticket.id, 150);
+  const resumed = collectEvents(fixture, ticket.id, 150);
   await new Promise((resolve) => setTimeout(resolve, 20));
   emit();
-  expect(await early).toEqual({ seqs: upTo(500), settled: "succeeded" });
-  expect(await resumed).toEqual({ seqs: upTo(500, 151), settled: "succeeded" });
+  expect(await early).toEqual({ seqs: countUpTo(500), settled: "succeeded" });
+  expect(await resumed).toEqual({ seqs: countUpTo(500, 151), settled: "succeeded" });
   // A watcher that comes after the end reads from the store alone.
-  expect(await collect(fixture, ticket.id)).toEqual({ seqs: upTo(500), settled: "succeeded" });
-  expect(await collect(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
+  expect(await collectEvents(fixture, ticket.id)).toEqual({ seqs: countUpTo(500), settled: "succeeded" });
+  expect(await collectEvents(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
 });
 
 test("delivers all events to a slow watcher without delaying the call", async () => {
@@ -69,7 +74,7 @@ test("delivers all events to a slow watcher without delaying the call", async ()
     if (seqs.length === 1) flood();
     if (seqs.length % 300 === 1) await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  expect(seqs).toEqual(upTo(900));
+  expect(seqs).toEqual(countUpTo(900));
 });
 
 test("drops events beyond the bound and reports their number in a last event", async () => {
@@ -99,21 +104,21 @@ test("drops events beyond the bound and reports their number in a last event", a
   expect(items[max_events + 1]).toHaveProperty("settled");
 });
 
-test("ends a watcher immediately when it is stopped and unsubscribes it", async () => {
+test("ends a watcher immediately when it is stopped, and rejects a watcher of an unknown call", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = () => new Promise<never>(() => {});
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   const stop = new AbortController();
-  const watching = collect(fixture, ticket.id, 0, stop.signal);
+  const watching = collectEvents(fixture, ticket.id, 0, stop.signal);
   await until(() => fixture.runner.running === 1);
   stop.abort();
   expect(await watching).toEqual({ seqs: [], settled: null });
-  const nobody = collect(fixture, "inv_00000000000000000000000000");
-  await expect(nobody).rejects.toMatchObject({ code: "invocation.not_found" });
+  const unknown_call = collectEvents(fixture, "inv_00000000000000000000000000");
+  await expect(unknown_call).rejects.toMatchObject({ code: "invocation.not_found" });
 });
 
-test("removes the listeners of a stopped watcher from the call", async () => {
+test("calls each settlement listener of a call once, except those that were removed", async () => {
   const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
   const received: string[] = [];
   const forget = live.onSettled(() => received.push("gone"));

@@ -12,7 +12,7 @@ const content = manifest([
 
 verifies(
   "delegation.token",
-  "accepts a running call's token on another node until the call ends or the token expires",
+  "accepts the token of an unsandboxed call on another node until the call ends or the token expires",
   async () => {
     const node_a = await createTestKernel();
     const node_b = await seedTestKernel(

@@ -125,7 +125,7 @@ test("limits a delegated token to its running call and rejects it afterwards", a
     expect(caller).toMatchObject({ actor: request.invocation_id, scope, admin: false });
     const child = await (await invocations.invoke(caller, { export_id: "child" })).settled;
     expect(child).toMatchObject({ status: "succeeded", requested_by: request.invocation_id });
-    // The grant is never wider than that of its parent, which has no network.
+    // The grant is never wider than the parent's grant, which allows no network.
     expect(child.grant).toMatchObject({ network: "none", gateway_api_scopes: ["tools:invoke"] });
     expect((await invocations.get(caller, child.id)).id).toBe(child.id);
     await expect(invocations.get(caller, request.invocation_id)).rejects.toMatchObject({

@@ -4,7 +4,7 @@ import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/man
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
-import { completeCompaction, completeEvent } from "../fixtures/contract-inputs.ts";
+import { buildCompleteCompaction, buildCompleteEvent } from "../fixtures/contract-inputs.ts";
 
 const content = manifest([
   toolExport("echo"),
@@ -12,15 +12,15 @@ const content = manifest([
   { id: "shrink", kind: "compactor", compactor: {} },
 ]);
 
-async function createFixture() {
+async function createInputKernel() {
   const fixture = await createTestKernel();
-  const bound: Record<string, string> = {};
+  const binding_ids: Record<string, string> = {};
   for (const { id } of content.exports)
-    bound[id] = (await fixture.bind(content, { export_id: id })).binding_id;
+    binding_ids[id] = (await fixture.bind(content, { export_id: id })).binding_id;
   fixture.runner.script = ({ request }) =>
     ok(request.export_id === "shrink" ? { summary: { text: "short" } } : { content: [] });
   const requestsOf = (id: string) => fixture.runner.requests.filter(({ export_id }) => export_id === id);
-  return { ...fixture, bound, requestsOf };
+  return { ...fixture, binding_ids, requestsOf };
 }
 
 function omitField(value: JsonObject, name: string): JsonObject {
@@ -29,9 +29,9 @@ function omitField(value: JsonObject, name: string): JsonObject {
 }
 
 describe("a direct call to a hook", () => {
-  test("is refused without a complete event of a type that the hook receives, and suggests `hook test`", async () => {
-    const fixture = await createFixture();
-    const event = completeEvent("run.completed");
+  test("is refused without a complete event of a type that the hook receives, with a hint at `hook test`", async () => {
+    const fixture = await createInputKernel();
+    const event = buildCompleteEvent("run.completed");
     const cases: [Json, string[]][] = [
       [{}, ["/type", "/occurred_at", "/subject", "/summary"]],
       [omitField(event, "summary"), ["/summary"]],
@@ -47,7 +47,7 @@ describe("a direct call to a hook", () => {
       const refused = await fixture.call({ export_id: "notify", input }).catch((error: unknown) => error);
       expect(refused).toMatchObject({
         code: "input.invalid",
-        fix: expect.stringContaining(`backplane hook test ${fixture.bound.notify}`),
+        fix: expect.stringContaining(`backplane hook test ${fixture.binding_ids.notify}`),
       });
       const { issues } = (refused as { details: { issues: { path: string }[] } }).details;
       expect(issues.map(({ path }) => path)).toEqual(paths);
@@ -59,9 +59,9 @@ describe("a direct call to a hook", () => {
       expect(item).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
   });
 
-  test("passes an event that is marked as a test, which the caller cannot change", async () => {
-    const fixture = await createFixture();
-    const event = completeEvent("run.completed");
+  test("passes the event marked as a test, even if the caller denies that", async () => {
+    const fixture = await createInputKernel();
+    const event = buildCompleteEvent("run.completed");
     for (const input of [event, { ...event, test: false }]) {
       const done = await fixture.call({ export_id: "notify", input });
       expect(done).toMatchObject({ status: "succeeded", input: { ...event, test: true } });
@@ -70,7 +70,7 @@ describe("a direct call to a hook", () => {
   });
 
   test("does not mark events that the outbox delivers", async () => {
-    const fixture = await createFixture();
+    const fixture = await createInputKernel();
     await fixture.call({ export_id: "echo" });
     await until(() => fixture.requestsOf("notify").length === 1);
     expect(fixture.requestsOf("notify")[0]!.body.event).not.toHaveProperty("test");
@@ -105,8 +105,8 @@ test("delivers a queued event although the hook no longer subscribes to its type
 
 describe("a direct call to a compactor", () => {
   test("is refused without source, target and policy, before the plugin runs", async () => {
-    const fixture = await createFixture();
-    const complete = completeCompaction();
+    const fixture = await createInputKernel();
+    const complete = buildCompleteCompaction();
     const { source } = complete as { source: { chain_id: string; projection: JsonObject } };
     const projected = (projection: JsonObject) => ({
       ...complete,
@@ -139,8 +139,8 @@ describe("a direct call to a compactor", () => {
   });
 
   test("runs with a complete request and keeps further fields", async () => {
-    const fixture = await createFixture();
-    const input = { ...completeCompaction(), note: "mine" };
+    const fixture = await createInputKernel();
+    const input = { ...buildCompleteCompaction(), note: "mine" };
     expect((await fixture.call({ export_id: "shrink", input })).status).toBe("succeeded");
     expect(fixture.requestsOf("shrink")[0]!.body).toMatchObject(input);
   });

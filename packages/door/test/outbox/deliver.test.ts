@@ -187,7 +187,7 @@ test("does not delay other hooks while one hangs", async () => {
     hanging.includes(request.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
   for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
   await until(() => listHookRequests(fixture).length === 6);
-  // Each hook gets only its share, and its waiting jobs are not read repeatedly.
+  // Each hook runs only as many calls as its limit allows, and its waiting jobs are not read repeatedly.
   await until(() => fixture.runner.running === 16);
   for (const id of hanging) expect(listHookRequests(fixture, id)).toHaveLength(2);
   // None of their calls is opened in advance either.

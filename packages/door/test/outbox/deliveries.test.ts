@@ -63,7 +63,7 @@ const crashed = () => ended("failed", "crashed", { dispatched: true });
 
 verifies(
   ["api.deliveries", "hook.contract"],
-  "shows dead letters only to their project, replays them under the same id with rising attempts, and discards them",
+  "shows dead letters only in their scope, replays them under the same id with rising attempts, and discards them",
   async () => {
     const fixture = await createHookKernel();
     const { deliveries: facade } = fixture.kernel;
@@ -183,7 +183,7 @@ verifies("hook.contract", "starts no reserved delivery to a hook after it was pa
 const setStatus = ({ kernel, hook }: HookKernel, status: "active" | "disabled") =>
   kernel.bindings.patch(admin, hook, { status }, undefined);
 
-/** Leaves two deliveries that have failed once and are due again immediately, and no running one. */
+/** Leaves two deliveries that have failed once and are due again soon, and no running one. */
 async function leaveDeliveriesWaiting(fixture: HookKernel): Promise<string[]> {
   const gate = Promise.withResolvers<void>();
   fixture.runner.script = async ({ request }) => {
@@ -347,8 +347,8 @@ async function createBlockedHook(policy: object = {}) {
   };
   for (let n = 0; n < 7; n++) await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.list()).items.length === 8);
-  const running = async () => (await fixture.list("running")).items.length;
-  return { ...fixture, running, gate };
+  const countRunning = async () => (await fixture.list("running")).items.length;
+  return { ...fixture, countRunning, gate };
 }
 
 verifies(
@@ -356,9 +356,9 @@ verifies(
   "opens calls to a quick hook in advance and runs them within its limit",
   async () => {
     const fixture = await createBlockedHook();
-    await until(async () => (await fixture.running()) === 4);
+    await until(async () => (await fixture.countRunning()) === 4);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(await fixture.running()).toBe(4);
+    expect(await fixture.countRunning()).toBe(4);
     expect(fixture.runner.running).toBe(2);
     expect(fixture.hookCalls()).toHaveLength(3);
     fixture.gate.resolve();
@@ -371,14 +371,14 @@ verifies("hook.contract", "opens no call in advance for a hook that allows one a
   const fixture = await createBlockedHook({ max_attempts: 1 });
   await until(() => fixture.hookCalls().length === 3);
   await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(await fixture.running()).toBe(2);
+  expect(await fixture.countRunning()).toBe(2);
   fixture.gate.resolve();
   await until(async () => (await fixture.list("delivered")).items.length === 8);
 });
 
 verifies("hook.contract", "withdraws calls that were opened in advance when the hook is paused", async () => {
   const fixture = await createBlockedHook();
-  await until(async () => (await fixture.running()) === 4);
+  await until(async () => (await fixture.countRunning()) === 4);
   await setPaused(fixture, true);
   await until(async () => (await fixture.list("pending")).items.length === 5);
   expect((await fixture.list("pending")).items.map(({ attempt }) => attempt)).toEqual([0, 0, 0, 0, 0]);
@@ -391,9 +391,9 @@ verifies("hook.contract", "withdraws calls that were opened in advance when the 
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual(Array(8).fill(1));
 });
 
-test("does not count calls that were opened in advance when the gateway stops", async () => {
+test("does not count the attempts of calls that were only opened in advance when the gateway stops", async () => {
   const fixture = await createBlockedHook();
-  await until(async () => (await fixture.running()) === 4);
+  await until(async () => (await fixture.countRunning()) === 4);
   await fixture.kernel.stop(100);
   const uncounted = async () => {
     const { items } = await fixture.store.jobs.list(user.scope, { lane: fixture.hook }, { limit: 50 });

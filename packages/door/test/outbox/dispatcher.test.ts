@@ -16,7 +16,12 @@ import { Dispatcher } from "../../src/outbox/dispatcher.ts";
 
 type Hook = BoundPackage & { types: string[] };
 
-function hook(binding_id: string, project_id: string | null, types: string[], export_id = binding_id): Hook {
+function createHook(
+  binding_id: string,
+  project_id: string | null,
+  types: string[],
+  export_id = binding_id,
+): Hook {
   const binding = {
     binding_id,
     package_id: "acme/devkit",
@@ -30,7 +35,7 @@ function hook(binding_id: string, project_id: string | null, types: string[], ex
   return { binding, package: { manifest: { exports: [] } }, types } as unknown as Hook;
 }
 
-function event(
+function createEvent(
   seq: number,
   type: string,
   subject: string,
@@ -123,7 +128,7 @@ async function dispatch(events: OutboxEvent[], hooks: Hook[]): Promise<NewJob[]>
 
 const SETTLED = "invocation.settled";
 const CHANGED = "binding.changed";
-const targets = (jobs: NewJob[]) =>
+const listTargets = (jobs: NewJob[]) =>
   jobs.map(({ payload }) => {
     const { binding_id, project_id, event: delivered } = payload as Record<string, unknown>;
     return [binding_id, project_id, (delivered as OutboxEvent).subject.id];
@@ -132,12 +137,15 @@ const targets = (jobs: NewJob[]) =>
 describe("the dispatcher", () => {
   test("delivers to every hook once, and prefers the binding of the project to that of the org", async () => {
     const hooks = [
-      hook("bind_org", null, [SETTLED], "notify"),
-      hook("bind_own", "proj_a", [SETTLED], "notify"),
-      hook("bind_other", null, [SETTLED], "log"),
+      createHook("bind_org", null, [SETTLED], "notify"),
+      createHook("bind_own", "proj_a", [SETTLED], "notify"),
+      createHook("bind_other", null, [SETTLED], "log"),
     ];
-    const jobs = await dispatch([event(1, SETTLED, "inv_1"), event(2, SETTLED, "inv_2", "proj_b")], hooks);
-    expect(targets(jobs)).toEqual([
+    const jobs = await dispatch(
+      [createEvent(1, SETTLED, "inv_1"), createEvent(2, SETTLED, "inv_2", "proj_b")],
+      hooks,
+    );
+    expect(listTargets(jobs)).toEqual([
       ["bind_own", "proj_a", "inv_1"],
       ["bind_other", "proj_a", "inv_1"],
       // An org-wide hook acts in the project of the event.
@@ -147,17 +155,20 @@ describe("the dispatcher", () => {
   });
 
   test("delivers to the hooks that subscribe to the type of the event in its project", async () => {
-    const hooks = [hook("bind_a", "proj_a", [SETTLED]), hook("bind_b", "proj_b", [CHANGED, SETTLED])];
+    const hooks = [
+      createHook("bind_a", "proj_a", [SETTLED]),
+      createHook("bind_b", "proj_b", [CHANGED, SETTLED]),
+    ];
     const jobs = await dispatch(
       [
-        event(1, SETTLED, "inv_1"),
-        event(2, CHANGED, "inv_2"),
-        event(3, CHANGED, "inv_3", "proj_b"),
-        event(4, SETTLED, "inv_4", "proj_b"),
+        createEvent(1, SETTLED, "inv_1"),
+        createEvent(2, CHANGED, "inv_2"),
+        createEvent(3, CHANGED, "inv_3", "proj_b"),
+        createEvent(4, SETTLED, "inv_4", "proj_b"),
       ],
       hooks,
     );
-    expect(targets(jobs).map(([binding, , subject]) => [binding, subject])).toEqual([
+    expect(listTargets(jobs).map(([binding, , subject]) => [binding, subject])).toEqual([
       ["bind_a", "inv_1"],
       ["bind_b", "inv_3"],
       ["bind_b", "inv_4"],
@@ -165,14 +176,21 @@ describe("the dispatcher", () => {
   });
 
   test("delivers no event that a hook's own call caused", async () => {
-    const hook_event = { ...event(1, SETTLED, "inv_1"), from_hook: true };
-    const jobs = await dispatch([hook_event, event(2, SETTLED, "inv_2")], [hook("bind_1", null, [SETTLED])]);
-    expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_2"]);
+    const hook_event = { ...createEvent(1, SETTLED, "inv_1"), from_hook: true };
+    const jobs = await dispatch(
+      [hook_event, createEvent(2, SETTLED, "inv_2")],
+      [createHook("bind_1", null, [SETTLED])],
+    );
+    expect(listTargets(jobs).map(([, , subject]) => subject)).toEqual(["inv_2"]);
   });
 
   test("creates jobs with a lane for each binding, a group for each subject, and the event as payload", async () => {
-    const hooks = [hook("bind_1", null, [SETTLED]), hook("bind_2", null, [SETTLED])];
-    const events = [event(1, SETTLED, "inv_1"), event(2, SETTLED, "inv_1"), event(3, SETTLED, "inv_2")];
+    const hooks = [createHook("bind_1", null, [SETTLED]), createHook("bind_2", null, [SETTLED])];
+    const events = [
+      createEvent(1, SETTLED, "inv_1"),
+      createEvent(2, SETTLED, "inv_1"),
+      createEvent(3, SETTLED, "inv_2"),
+    ];
     const jobs = await dispatch(events, hooks);
     const groupsOf = (lane: string) => jobs.filter((job) => job.lane === lane).map(({ group }) => group);
     for (const lane of ["bind_1", "bind_2"]) {
@@ -192,16 +210,16 @@ describe("the dispatcher", () => {
   });
 
   test("reads more events than fit on one page", async () => {
-    const events = Array.from({ length: 1_100 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
-    expect(await dispatch(events, [hook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
+    const events = Array.from({ length: 1_100 }, (_, n) => createEvent(n + 1, SETTLED, `inv_${n}`));
+    expect(await dispatch(events, [createHook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
   });
 
   test("enqueues many jobs in small writes, and skips events without a hook in large ones", async () => {
-    const with_hook = Array.from({ length: 250 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
-    const others = Array.from({ length: 700 }, (_, n) => event(n + 251, CHANGED, `bind_${n}`));
+    const with_hook = Array.from({ length: 250 }, (_, n) => createEvent(n + 1, SETTLED, `inv_${n}`));
+    const others = Array.from({ length: 700 }, (_, n) => createEvent(n + 251, CHANGED, `bind_${n}`));
     const { dispatcher, writes, state } = createDispatcher(
       [...with_hook, ...others],
-      [hook("bind_1", null, [SETTLED])],
+      [createHook("bind_1", null, [SETTLED])],
     );
     await dispatcher.start();
     await expect.poll(() => state.cursor).toBe(950);
@@ -209,7 +227,7 @@ describe("the dispatcher", () => {
   });
 
   test("immediately dispatches events that were appended during a long pass", async () => {
-    const { dispatcher, state, clock } = createDispatcher([event(1, SETTLED, "inv_1")], []);
+    const { dispatcher, state, clock } = createDispatcher([createEvent(1, SETTLED, "inv_1")], []);
     const after = vi.spyOn(clock, "after");
     state.beforeSummary = () => {
       state.beforeSummary = () => {};
@@ -222,27 +240,27 @@ describe("the dispatcher", () => {
   });
 
   test("continues at the new cursor after another node has moved it", async () => {
-    const events = [1, 2, 3, 4, 5].map((seq) => event(seq, SETTLED, `inv_${seq}`));
-    const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
+    const events = [1, 2, 3, 4, 5].map((seq) => createEvent(seq, SETTLED, `inv_${seq}`));
+    const { dispatcher, jobs, state } = createDispatcher(events, [createHook("bind_1", null, [SETTLED])]);
     state.beforeAdvance = () => {
       state.beforeAdvance = () => {};
       state.cursor = 3;
     };
     await dispatcher.start();
     await expect.poll(() => state.cursor).toBe(5);
-    expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_4", "inv_5"]);
+    expect(listTargets(jobs).map(([, , subject]) => subject)).toEqual(["inv_4", "inv_5"]);
   });
 
   test("repeats a pass that failed or during which events were appended", async () => {
-    const events = [event(1, SETTLED, "inv_1")];
-    const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
+    const events = [createEvent(1, SETTLED, "inv_1")];
+    const { dispatcher, jobs, state } = createDispatcher(events, [createHook("bind_1", null, [SETTLED])]);
     let summaries = 0;
     state.beforeSummary = () => {
       if (++summaries === 1) throw new Error("the store is unavailable");
     };
     state.beforeAdvance = () => {
       if (events.length > 1) return;
-      events.push(event(2, SETTLED, "inv_2"));
+      events.push(createEvent(2, SETTLED, "inv_2"));
       state.notify();
     };
     await dispatcher.start();
@@ -306,7 +324,7 @@ describe("the deliverer", () => {
     return { ...reports, due_jobs, add: (due: Job[]) => deliverer.add(due) };
   }
 
-  const job = (id: string, attempt = 1): Job =>
+  const createJob = (id: string, attempt = 1): Job =>
     ({
       id,
       lane: id,
@@ -317,10 +335,13 @@ describe("the deliverer", () => {
 
   test("discards jobs of removed hooks, keeps those of inactive hooks and retries the others with growing delays", async () => {
     const jobs = [
-      job("gone"),
-      job("off"),
-      { ...job("share"), payload: { ...(job("share").payload as object), share_of: "main" } } as Job,
-      ...[1, 2, 3, 4, 9].map((attempt) => job(`try${attempt}`, attempt)),
+      createJob("gone"),
+      createJob("off"),
+      {
+        ...createJob("share"),
+        payload: { ...(createJob("share").payload as object), share_of: "main" },
+      } as Job,
+      ...[1, 2, 3, 4, 9].map((attempt) => createJob(`try${attempt}`, attempt)),
     ];
     const called: string[] = [];
     const reports = createDeliverer(jobs, async (id) => {
@@ -348,7 +369,7 @@ describe("the deliverer", () => {
     const ends: (() => void)[] = [];
     const reports = createDeliverer(
       // Three of them are in one lane, whose limit is the same as the limit of all lanes together.
-      [job("a"), job("b"), { ...job("c"), lane: "b" }, { ...job("d"), lane: "b" }],
+      [createJob("a"), createJob("b"), { ...createJob("c"), lane: "b" }, { ...createJob("d"), lane: "b" }],
       async () => {
         await new Promise<void>((resolve) => ends.push(resolve));
         return { status: "succeeded", error: null };
@@ -369,9 +390,9 @@ describe("the deliverer", () => {
   test.each([
     { queue: "a queue that one gateway owns", shared: false, first: 34 },
     { queue: "a queue that gateways share", shared: true, first: 4 },
-  ])("reserves $first jobs of a lane at first in $queue", async ({ shared, first }) => {
+  ])("first reserves $first jobs of a lane in $queue", async ({ shared, first }) => {
     const reads: number[] = [];
-    const jobs = Array.from({ length: 50 }, (_, n) => ({ ...job(`j${n}`), lane: "a" }));
+    const jobs = Array.from({ length: 50 }, (_, n) => ({ ...createJob(`j${n}`), lane: "a" }));
     let started = 0;
     const call = () => {
       started++;
@@ -382,8 +403,8 @@ describe("the deliverer", () => {
     expect(reads).toEqual([first]);
   });
 
-  const jobsOf = (lane: string, from: number, count: number) =>
-    Array.from({ length: count }, (_, n) => ({ ...job(`${lane}${from + n}`), lane }));
+  const createJobs = (lane: string, from: number, count: number) =>
+    Array.from({ length: count }, (_, n) => ({ ...createJob(`${lane}${from + n}`), lane }));
 
   test("starts new jobs without a read only while all due jobs of their lane are reserved", async () => {
     const reads: number[] = [];
@@ -392,17 +413,17 @@ describe("the deliverer", () => {
       started.push(id);
       return { status: "succeeded", error: null } as const;
     };
-    const { add } = createDeliverer(jobsOf("a", 0, 1), call, { shared: false, reads });
+    const { add } = createDeliverer(createJobs("a", 0, 1), call, { shared: false, reads });
     // The lane of this job was never read, so older jobs may be due.
-    add(jobsOf("b", 0, 1));
+    add(createJobs("b", 0, 1));
     await expect.poll(() => started).toEqual(["a0"]);
     const read_count = reads.length;
-    add(jobsOf("a", 1, 128));
+    add(createJobs("a", 1, 128));
     await expect.poll(() => started.length).toBe(129);
     expect(reads.length).toBe(read_count);
     // A lane accepts 64 new jobs for each job that may run at the same time. Reads find the other jobs, in the order in
     // which they are due.
-    add(jobsOf("a", 129, 1));
+    add(createJobs("a", 129, 1));
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(started).not.toContain("a129");
   });
@@ -415,10 +436,10 @@ describe("the deliverer", () => {
       await gate.promise;
       return { status: "succeeded", error: null } as const;
     };
-    const { add } = createDeliverer(jobsOf("a", 0, 3), call, { shared: false });
+    const { add } = createDeliverer(createJobs("a", 0, 3), call, { shared: false });
     await expect.poll(() => started.length).toBe(2);
-    add(jobsOf("a", 0, 3));
-    add(jobsOf("a", 3, 1));
+    add(createJobs("a", 0, 3));
+    add(createJobs("a", 3, 1));
     gate.resolve();
     await expect.poll(() => started.includes("a3")).toBe(true);
     expect(started).toEqual(["a0", "a1", "a2", "a3"]);
@@ -426,11 +447,11 @@ describe("the deliverer", () => {
 
   test("reads the jobs of other lanes while a lane has enough of its own", async () => {
     const reads: number[] = [];
-    const jobs = jobsOf("a", 0, 50);
+    const jobs = createJobs("a", 0, 50);
     const call = () => new Promise<never>(() => {});
     const { add, due_jobs } = createDeliverer(jobs, call, { shared: false, reads });
     await expect.poll(() => reads).toEqual([34]);
-    due_jobs.push(...jobsOf("b", 0, 1));
+    due_jobs.push(...createJobs("b", 0, 1));
     add([]);
     await expect.poll(() => reads).toEqual([34, 1]);
   });

@@ -19,7 +19,7 @@ const content = manifest([
 ]);
 const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
 
-/** One call with progress events, one completed delivery and one dead one. */
+/** Leaves one call with a progress event, one completed delivery and one dead delivery. */
 async function leaveOldData(fixture: TestKernel): Promise<string> {
   await fixture.bind(content);
   for (const export_id of ["notify", "poison"]) {
@@ -79,20 +79,20 @@ test("discards deliveries that waited too long for a paused or disabled hook", a
     hooks.set(export_id, binding_id);
   }
   await fixture.call({ export_id: "echo" });
-  const list = async () => (await fixture.kernel.deliveries.list(user, {}, { limit: 9 })).items;
-  await until(async () => (await list()).length === 2);
-  const unpause = { status: "disabled", policy: { deliveries: {} } } as const;
-  await fixture.kernel.bindings.patch(admin, hooks.get("notify")!, unpause, undefined);
+  const listDeliveries = async () => (await fixture.kernel.deliveries.list(user, {}, { limit: 9 })).items;
+  await until(async () => (await listDeliveries()).length === 2);
+  const disabled = { status: "disabled", policy: { deliveries: {} } } as const;
+  await fixture.kernel.bindings.patch(admin, hooks.get("notify")!, disabled, undefined);
   const retention = new Retention(fixture.deps);
   fixture.clock.wall_offset = 29.9 * DAY;
   await retention.sweep();
-  expect((await list()).map(({ status }) => status)).toEqual(["pending", "pending"]);
+  expect((await listDeliveries()).map(({ status }) => status)).toEqual(["pending", "pending"]);
   fixture.clock.wall_offset = 30.1 * DAY;
   await retention.sweep();
-  for (const { status, error } of await list()) {
+  for (const { status, error } of await listDeliveries()) {
     expect([status, error]).toEqual(["discarded", expect.stringContaining("retention.dead_jobs_days")]);
   }
-  expect(await list()).toHaveLength(2);
+  expect(await listDeliveries()).toHaveLength(2);
 });
 
 test("keeps data forever with a retention of 0", async () => {

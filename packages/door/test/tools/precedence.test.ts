@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type Candidate, candidateOf, rank, selectUsable } from "../../src/tools/precedence.ts";
 
-const candidate = (
+const createCandidate = (
   origin: Origin,
   package_id: string,
   installed_at = "",
@@ -22,29 +22,29 @@ const candidate = (
   instrument: false,
   ...more,
 });
-const winner = (...candidates: Candidate[]) => rank(candidates).winners.get("search")?.package_id;
-const loser = (...candidates: Candidate[]) => rank(candidates).losers[0]!;
+const findWinner = (...candidates: Candidate[]) => rank(candidates).winners.get("search")?.package_id;
+const findLoser = (...candidates: Candidate[]) => rank(candidates).losers[0]!;
 
 verifies(
   "tools.precedence",
   "ranks workspace before core, core before bundled and bundled before installed tools",
   () => {
-    const core = candidate("core", "core/backplane");
-    const workspace = candidate("workspace", "workspace/tools", "2030");
-    const bundled = candidate("bundled", "kernel/search");
-    const old = candidate("plugin", "acme/old", "2020");
-    const server = candidate("mcp", "acme/server", "2019");
-    expect(winner(core, workspace)).toBe("workspace/tools");
+    const core = createCandidate("core", "core/backplane");
+    const workspace = createCandidate("workspace", "workspace/tools", "2030");
+    const bundled = createCandidate("bundled", "kernel/search");
+    const old = createCandidate("plugin", "acme/old", "2020");
+    const server = createCandidate("mcp", "acme/server", "2019");
+    expect(findWinner(core, workspace)).toBe("workspace/tools");
     for (const other of [bundled, old, server]) {
-      expect(winner(other, core)).toBe("core/backplane");
-      expect(winner(other, workspace)).toBe("workspace/tools");
-      expect(loser(other, core)).toMatchObject({
+      expect(findWinner(other, core)).toBe("core/backplane");
+      expect(findWinner(other, workspace)).toBe("workspace/tools");
+      expect(findLoser(other, core)).toMatchObject({
         status: "skipped",
         reason: "core/backplane (core) has this name; core tools come first",
       });
     }
-    expect(winner(old, bundled)).toBe("kernel/search");
-    expect(loser(old, bundled)).toMatchObject({ status: "skipped" });
+    expect(findWinner(old, bundled)).toBe("kernel/search");
+    expect(findLoser(old, bundled)).toMatchObject({ status: "skipped" });
   },
 );
 
@@ -52,22 +52,22 @@ verifies(
   "tools.precedence",
   "gives a name to the server or the plugin, whichever was registered first",
   () => {
-    const early = candidate("mcp", "acme/server", "2024-01-01");
-    const late = candidate("mcp", "acme/server", "2026-01-01");
-    const plugin = candidate("plugin", "acme/plugin", "2025-01-01");
-    expect(winner(plugin, early)).toBe("acme/server");
-    expect(winner(late, plugin)).toBe("acme/plugin");
-    for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
+    const early = createCandidate("mcp", "acme/server", "2024-01-01");
+    const late = createCandidate("mcp", "acme/server", "2026-01-01");
+    const plugin = createCandidate("plugin", "acme/plugin", "2025-01-01");
+    expect(findWinner(plugin, early)).toBe("acme/server");
+    expect(findWinner(late, plugin)).toBe("acme/plugin");
+    for (const server of [early, late]) expect(findLoser(plugin, server).status).toBe("skipped");
     // A claimed install date is compared only among plugins, so a plugin cannot use it to take the name of a server.
-    const forged = candidate("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
-    expect(winner(forged, late)).toBe("acme/server");
-    expect(winner(forged, plugin)).toBe("evil/plugin");
+    const forged = createCandidate("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
+    expect(findWinner(forged, late)).toBe("acme/server");
+    expect(findWinner(forged, plugin)).toBe("evil/plugin");
     for (const all of [
       [forged, late, plugin],
       [late, plugin, forged],
       [plugin, forged, late],
     ])
-      expect(winner(...all)).toBe("acme/server");
+      expect(findWinner(...all)).toBe("acme/server");
   },
 );
 
@@ -75,9 +75,9 @@ verifies(
   "tools.precedence",
   "ranks user plugins by install date, unknown last, and fails the second registration",
   () => {
-    const first = candidate("plugin", "zeta/first", "2024-01-01");
-    const second = candidate("plugin", "acme/second", "2025-01-01");
-    const unknown = candidate("plugin", "acme/unknown");
+    const first = createCandidate("plugin", "zeta/first", "2024-01-01");
+    const second = createCandidate("plugin", "acme/second", "2025-01-01");
+    const unknown = createCandidate("plugin", "acme/unknown");
     const { winners, losers } = rank([unknown, second, first]);
     expect(winners.get("search")).toBe(first);
     expect(losers.map(({ candidate, status }) => [candidate.package_id, status])).toEqual([
@@ -94,20 +94,20 @@ verifies(
   "instr.collision",
   "fails the second of two plugins with InstrumentNameCollision and lets a core name win",
   () => {
-    const first = candidate("plugin", "acme/first", "2024", { instrument: true });
-    const second = candidate("plugin", "acme/second", "2025", { instrument: true });
-    expect(loser(first, second)).toMatchObject({
+    const first = createCandidate("plugin", "acme/first", "2024", { instrument: true });
+    const second = createCandidate("plugin", "acme/second", "2025", { instrument: true });
+    expect(findLoser(first, second)).toMatchObject({
       status: "failed",
       reason: expect.stringMatching(/^InstrumentNameCollision: acme\/second .* acme\/first/),
     });
-    expect(loser(candidate("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
+    expect(findLoser(createCandidate("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
   },
 );
 
 test("detects collisions of names that look alike and rejects names with invisible characters", () => {
-  const first = candidate("plugin", "acme/first", "2024", { name: "search" });
-  const twin = candidate("plugin", "acme/twin", "2025", { name: "seаrch" });
-  const ghost = candidate("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
+  const first = createCandidate("plugin", "acme/first", "2024", { name: "search" });
+  const twin = createCandidate("plugin", "acme/twin", "2025", { name: "seаrch" });
+  const ghost = createCandidate("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
   const { winners, losers } = rank([first, twin, ghost]);
   expect([...winners.keys()]).toEqual(["search"]);
   expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
@@ -206,9 +206,9 @@ test("ranks a package with a reserved publisher like any plugin", async () => {
 });
 
 /** A package that describes its tools when it is bound. */
-const described = (package_id: string, protocol: string) =>
+const buildDescribedManifest = (package_id: string, protocol: string) =>
   manifest([], { package_id, runtime: { protocol, entrypoint: ["node", "plugin.js"] } });
-const offers = (id: string, more: object = {}) => ({
+const buildDescription = (id: string, more: object = {}) => ({
   exports: [
     ToolExportSchema.parse({ id, kind: "tool", description: id, tool: { effect_class: "unknown", ...more } }),
   ],
@@ -219,15 +219,15 @@ const offers = (id: string, more: object = {}) => ({
 
 verifies(
   "instr.collision",
-  "does not register the second of two instruments with one name and reports both",
+  "does not register the second of two instruments with one name, and names both plugins in the reason",
   async () => {
     const fixture = await createTestKernel();
-    fixture.runner.description = () => offers("lookup", { risk: "low" });
-    await fixture.bind(described("acme/first", "hefty.jsonrpc"));
+    fixture.runner.description = () => buildDescription("lookup", { risk: "low" });
+    await fixture.bind(buildDescribedManifest("acme/first", "hefty.jsonrpc"));
     fixture.clock.wall_offset += 1_000;
-    await fixture.bind(described("acme/second", "hefty.jsonrpc"));
-    fixture.runner.description = () => offers("tool_search");
-    await fixture.bind(described("acme/third", "hefty.jsonrpc"));
+    await fixture.bind(buildDescribedManifest("acme/second", "hefty.jsonrpc"));
+    fixture.runner.description = () => buildDescription("tool_search");
+    await fixture.bind(buildDescribedManifest("acme/third", "hefty.jsonrpc"));
     const named = await fixture.kernel.catalog.get(user, "lookup");
     expect(named.map(({ package_id, status, risk }) => [package_id, status, risk])).toEqual([
       ["acme/first", "offered", "low"],
@@ -246,8 +246,8 @@ verifies(
 
 test("gives tools of an MCP server the origin mcp and an unknown effect class", async () => {
   const fixture = await createTestKernel();
-  fixture.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
-  await fixture.bind(described("acme/notes", "mcp.stdio"));
+  fixture.runner.description = () => buildDescription("mcp_notes_add", { hints: { readOnlyHint: true } });
+  await fixture.bind(buildDescribedManifest("acme/notes", "mcp.stdio"));
   const [entry] = await fixture.kernel.catalog.get(user, "mcp_notes_add");
   expect(entry).toMatchObject({ origin: "mcp", risk: "unknown", status: "offered" });
   await fixture.kernel.policy.put(admin, "org", { risks: { mcp_notes_add: "low" } });
@@ -281,7 +281,7 @@ test("keeps the date of the first version when a package is upgraded", () => {
   }
 });
 
-test("replaces the org's binding with the project's while that one takes all traffic", () => {
+test("replaces the org's binding with the project's while the project's takes all traffic", () => {
   const bound = (id: string, project_id: string | null, percent: number, more: object = {}) => ({
     binding: {
       binding_id: id,

@@ -1,8 +1,8 @@
 /**
  * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
  * list is described at start, again after a pause if that failed, and soon after a server announces changed tools. The
- * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps failing is
- * reported once, until it is ready or its binding changes.
+ * result for an MCP server is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps
+ * failing is reported once, until it is ready or its binding changes.
  */
 
 import { boundServerName, type Definitions, isSelfDescribing, MCP_BRIDGE_SESSION } from "@backplane/contract";
@@ -72,7 +72,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       timer: null,
     };
     watched.set(binding_id, watch);
-    // If the server announced a change while it was described, the scheduled description stays.
+    // If the server announced a change while it was being described, the scheduled description stays.
     if (row.error !== null || watch.failures > 0) {
       watch.timer?.stop();
       watch.timer = null;

@@ -1,8 +1,8 @@
 /**
- * Runs the healthCheck of every instrument (instr.instrument) in parallel, each with its own timeout; a failure of one
- * does not affect the others. A plugin that did not load is reported once, with the reason.
- * Without `probe`, a check does not start plugins: only running plugins are checked, and the others are reported with
- * the time they were last seen.
+ * Runs the healthCheck of every instrument of a plugin (instr.instrument) in parallel, each with its own timeout; a
+ * failure of one does not affect the others. A plugin that did not load is reported once, with the reason. Without
+ * `probe`, a check does not start the plugin: if it is not running, its instruments are reported as unknown, with the
+ * time they were last described.
  */
 
 import {

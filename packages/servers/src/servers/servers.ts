@@ -59,7 +59,7 @@ const NO_SERVERS: readonly ServerInfo[] = [];
 
 interface ServersService {
   facade: Servers;
-  /** Expires the cached lists after bindings or definitions have changed on this node. */
+  /** Expires the cached lists after the catalog has changed on this node. */
   expireLists(): void;
 }
 

@@ -1,8 +1,8 @@
 /**
  * Finds the authorization server of an MCP server: the protected-resource metadata of the server (RFC 9728), then
- * the metadata of the authorization server (RFC 8414, OpenID Connect). A server of the revision 2025-03-26 has only
- * the latter, at its own origin, or neither; then the default paths of that revision apply. Metadata of another
- * resource or issuer is refused.
+ * the metadata of the authorization server (RFC 8414, OpenID Connect). A server of the revision 2025-03-26 publishes
+ * only authorization server metadata, at its own origin, or none at all; without metadata the default paths of that
+ * revision apply. Metadata of another resource or issuer is refused.
  */
 
 import type { Json, JsonObject } from "@backplane/contract";
@@ -112,7 +112,7 @@ async function fetchServerMetadata(fetch: OAuthFetch, issuer: string): Promise<A
 }
 
 function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationServer {
-  if (!sameIssuer(json.issuer, issuer)) {
+  if (!isSameIssuer(json.issuer, issuer)) {
     throw signInFailed(`the metadata of ${excerpt(issuer)} has another issuer, ${excerpt(json.issuer)}`);
   }
   const challenges = readStrings(json.code_challenge_methods_supported) ?? [];
@@ -150,7 +150,7 @@ function defaultEndpoints(origin: string): AuthorizationServer {
 }
 
 /** Compares issuers as text, but ignores a slash directly after the host. */
-function sameIssuer(actual: Json | undefined, expected: string): boolean {
+function isSameIssuer(actual: Json | undefined, expected: string): boolean {
   if (typeof actual !== "string") return false;
   const withoutSlash = (text: string) => (/^https?:\/\/[^/]+\/$/.test(text) ? text.slice(0, -1) : text);
   return withoutSlash(actual) === withoutSlash(expected);

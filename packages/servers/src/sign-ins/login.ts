@@ -32,7 +32,7 @@ interface PendingLogin {
   verifier: string;
   redirect_uri: string;
   authorization_url: string;
-  /** The authorization server declared that it sends `iss` in its responses. */
+  /** Whether the authorization server declared that it sends `iss` in its responses. */
   sends_issuer: boolean;
 }
 

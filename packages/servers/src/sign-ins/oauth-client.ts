@@ -1,5 +1,5 @@
 /**
- * Chooses the client that the gateway uses at an authorization server. The order of preference is that of the MCP
+ * Chooses the client that the gateway uses at an authorization server. The order of preference follows the MCP
  * specification: a client that a person registered there, the client metadata document at the gateway's public
  * address, then dynamic registration. A client is used only with the issuer that it was registered with.
  */
@@ -55,7 +55,7 @@ export async function chooseClient(
 }
 
 /** Used for dynamic registration (RFC 7591) and for the client metadata document. */
-export function clientMetadata(redirect_uri: string, auth_method: string): JsonObject {
+export function buildClientMetadata(redirect_uri: string, auth_method: string): JsonObject {
   return {
     client_name: "Backplane",
     redirect_uris: [redirect_uri],
@@ -75,7 +75,7 @@ async function register(
   const method = preferred.find((candidate) => server.auth_methods?.includes(candidate)) ?? preferred[0]!;
   const { status, json } = await fetch.postJson(
     server.registration_endpoint!,
-    clientMetadata(redirect_uri, method),
+    buildClientMetadata(redirect_uri, method),
   );
   const id = json?.client_id;
   if ((status !== 201 && status !== 200) || typeof id !== "string" || id === "") {

@@ -89,7 +89,10 @@ export function createOAuthFetch(
   };
 }
 
-/** Accepts only http and https URLs without user and password. Also checks URLs that a browser is redirected to. */
+/**
+ * Accepts only https URLs, or http URLs on loopback, without user and password. Also checks URLs that a browser is
+ * redirected to.
+ */
 export function requireSafeUrl(text: Json | undefined, label: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {

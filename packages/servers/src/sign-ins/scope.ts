@@ -1,14 +1,14 @@
 /**
  * Chooses the scope to request: the one that a person entered, otherwise the one in the server's last challenge,
- * otherwise all that its metadata lists. The scope of an earlier sign-in is kept, or different kinds of calls would
- * remove each other's scope.
+ * otherwise all that its metadata lists. The scope of an earlier sign-in is kept, because otherwise different kinds of
+ * calls would remove each other's scope.
  */
 import type { ServerChallenge } from "@backplane/ports";
 import type { DiscoveredServer } from "./discovery.ts";
 import { signInFailed } from "./oauth-fetch.ts";
 
 const OFFLINE_ACCESS = "offline_access";
-/** The limit for scopes that a person enters; they become part of a URL, the record and the audit log. */
+/** The scope becomes part of a URL, the record and the audit log. */
 const SCOPE_CHARS = 4_096;
 /** The characters that RFC 6749 allows in a scope. */
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/;

@@ -47,7 +47,7 @@ import {
   type StartedLogin,
   startLogin,
 } from "./login.ts";
-import { clientMetadata, type GatewayUrls } from "./oauth-client.ts";
+import { buildClientMetadata, type GatewayUrls } from "./oauth-client.ts";
 import { createOAuthFetch, excerpt } from "./oauth-fetch.ts";
 import { isRenewable } from "./renewal.ts";
 import { requestTokens } from "./token-request.ts";
@@ -66,7 +66,7 @@ export function createSignIns(
   const { store, clock } = deps;
 
   /** Prefers the public address; only there can the client metadata document be read from outside. */
-  function gatewayUrls(): GatewayUrls {
+  function buildGatewayUrls(): GatewayUrls {
     const { public_url } = deps.gateway;
     const base = public_url ?? deps.gateway.base_url();
     const document = public_url?.startsWith("https:") ? `${public_url}${CLIENT_PATH}` : null;
@@ -100,14 +100,14 @@ export function createSignIns(
     const { binding } = bound;
     const fetch = createOAuthFetch(deps, binding.scope);
     const previous = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
-    const { redirect_uri } = gatewayUrls();
+    const { redirect_uri } = buildGatewayUrls();
     const prepared = await prepareLogin(
       fetch,
       serverUrl(bound),
       previous.challenge,
       previous.session,
       options,
-      gatewayUrls(),
+      buildGatewayUrls(),
     );
     const { source } = prepared;
     const details = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
@@ -292,9 +292,9 @@ export function createSignIns(
     complete,
     end,
     clientDocument() {
-      const { document, redirect_uri } = gatewayUrls();
+      const { document, redirect_uri } = buildGatewayUrls();
       if (document === null) return null;
-      return { client_id: document, ...clientMetadata(redirect_uri, "none") };
+      return { client_id: document, ...buildClientMetadata(redirect_uri, "none") };
     },
   };
 }

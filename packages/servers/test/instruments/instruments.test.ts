@@ -77,30 +77,30 @@ async function createInstrumentKernel() {
   const fixture = await createTestKernel({ runner });
   const bind = (id: string, dependencies?: string[]) =>
     fixture.bind(instrumentManifest(id, dependencies), { export_id: "*" });
-  const list = async () => {
+  const listStates = async () => {
     const plugins = await fixture.kernel.instruments.list(admin);
     return Object.fromEntries(
       plugins.map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
     );
   };
-  const offered = async () => (await fixture.kernel.catalog.list(user)).map(({ name }) => name);
-  return { runner, fixture, bind, list, offered };
+  const listOffered = async () => (await fixture.kernel.catalog.list(user)).map(({ name }) => name);
+  return { runner, fixture, bind, listStates, listOffered };
 }
 
-const boundPlugin = (id: string, dependencies: string[]) =>
+const createBoundPlugin = (id: string, dependencies: string[]) =>
   ({
     package: { manifest: instrumentManifest(id, dependencies) },
     binding: { scope },
   }) as unknown as BoundPackage;
 
-describe("sortForLoading and findDependencyProblem", () => {
+describe("the load order of plugins", () => {
   const plugins = new Map(
     [
-      boundPlugin("c", ["b"]),
-      boundPlugin("b", ["a"]),
-      boundPlugin("x", ["y"]),
-      boundPlugin("y", ["x"]),
-      boundPlugin("a", []),
+      createBoundPlugin("c", ["b"]),
+      createBoundPlugin("b", ["a"]),
+      createBoundPlugin("x", ["y"]),
+      createBoundPlugin("y", ["x"]),
+      createBoundPlugin("a", []),
     ].map((plugin) => [plugin.package.manifest.name, plugin]),
   );
   test("sorts each plugin after its dependencies, and cycles last", () => {
@@ -120,46 +120,46 @@ describe("sortForLoading and findDependencyProblem", () => {
 
 describe("instr.lifecycle", () => {
   test("skips a plugin with a missing dependency, and loads it when the dependency is installed", async () => {
-    const { bind, list, offered, runner } = await createInstrumentKernel();
+    const { bind, listStates, listOffered, runner } = await createInstrumentKernel();
     await bind("child", ["parent"]);
     await bind("other");
     expect(runner.described).toEqual(["other"]);
-    expect(await list()).toEqual({
+    expect(await listStates()).toEqual({
       child: "child is skipped: its dependency parent is not installed and bound.",
       other: "running",
     });
-    expect(await offered()).toEqual(["other_tool"]);
+    expect(await listOffered()).toEqual(["other_tool"]);
     await bind("parent");
     expect(runner.described).toEqual(["other", "parent", "child"]);
-    expect(await list()).toEqual({ child: "running", other: "running", parent: "running" });
-    expect(await offered()).toEqual(["child_tool", "other_tool", "parent_tool"]);
+    expect(await listStates()).toEqual({ child: "running", other: "running", parent: "running" });
+    expect(await listOffered()).toEqual(["child_tool", "other_tool", "parent_tool"]);
   });
 
   test("offers the tools of a plugin only while all its dependencies are loaded", async () => {
-    const { bind, fixture, list, offered, runner } = await createInstrumentKernel();
+    const { bind, fixture, listStates, listOffered, runner } = await createInstrumentKernel();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
     await bind("grandchild", ["child"]);
-    expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
+    expect(await listOffered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
     runner.broken.add("parent");
     await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: { a: 1 } }, undefined);
-    expect(await list()).toMatchObject({
+    expect(await listStates()).toMatchObject({
       parent: "parent is broken",
       child: "child is skipped: its dependency parent did not load: parent is broken.",
       grandchild: expect.stringContaining("its dependency child did not load"),
     });
     runner.broken.clear();
     await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: {} }, undefined);
-    expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
+    expect(await listOffered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
     await fixture.kernel.bindings.remove(admin, parent.binding_id);
-    expect(await offered()).toEqual([]);
+    expect(await listOffered()).toEqual([]);
   });
 
   test("skips plugins that depend on each other", async () => {
-    const { bind, list } = await createInstrumentKernel();
+    const { bind, listStates } = await createInstrumentKernel();
     await bind("x", ["y"]);
     await bind("y", ["x"]);
-    expect(await list()).toEqual({
+    expect(await listStates()).toEqual({
       x: "x is skipped: its dependencies form a cycle: x → y → x.",
       y: "y is skipped: its dependencies form a cycle: y → x → y.",
     });
@@ -172,13 +172,13 @@ describe("instr.lifecycle", () => {
     await bind("a-child", ["z-parent"]);
     await fixture.crash();
     const runner = new InstrumentRunner();
-    const again = await createTestKernel({ runner, file: fixture.file });
+    const restarted = await createTestKernel({ runner, file: fixture.file });
     for (let tries = 0; runner.described.length < 3 && tries < 500; tries++)
       await new Promise((done) => setTimeout(done, 5));
     expect(runner.described.indexOf("z-parent")).toBeLessThan(runner.described.indexOf("a-child"));
-    for (let tries = 0; again.logged.length < 7 && tries < 200; tries++)
+    for (let tries = 0; restarted.logged.length < 7 && tries < 200; tries++)
       await new Promise((done) => setTimeout(done, 5));
-    const lines = again.logged.map(({ fields, level, message }) => [
+    const lines = restarted.logged.map(({ fields, level, message }) => [
       level,
       (fields as { plugin?: string }).plugin,
       message,
@@ -207,9 +207,9 @@ verifies(
     const [, program] = await fixture.kernel.instruments.list(admin);
     expect(program).toMatchObject({ plugin_id: "program", warnings: [] });
     await fixture.crash();
-    const again = await createTestKernel({ runner: new InstrumentRunner(), file: fixture.file });
+    const restarted = await createTestKernel({ runner: new InstrumentRunner(), file: fixture.file });
     await until(() =>
-      again.logged.some(
+      restarted.logged.some(
         ({ message, fields }) =>
           message === "instrument plugin has a warning" && (fields as { plugin?: string }).plugin === "jar",
       ),
@@ -307,17 +307,17 @@ describe("instr.admin", () => {
   });
 
   test("removes the instruments on unload, and loads the plugin again with its settings", async () => {
-    const { fixture, offered } = await createInstrumentKernel();
+    const { fixture, listOffered } = await createInstrumentKernel();
     const { path } = fixture.importer.add(instrumentManifest("other")) as { path: string };
     const { binding_id } = await fixture.kernel.instruments.install(admin, path, { config: { team: "ops" } });
     await fixture.kernel.instruments.unload(admin, "other");
-    expect(await offered()).toEqual([]);
+    expect(await listOffered()).toEqual([]);
     // A restart of the gateway must not load a plugin that an operator has unloaded.
     await fixture.kernel.instruments.install(admin, path, { keep_unloaded: true });
-    expect(await offered()).toEqual([]);
+    expect(await listOffered()).toEqual([]);
     const again = await fixture.kernel.instruments.install(admin, path);
     expect(again).toMatchObject({ binding_id, state: "running" });
-    expect(await offered()).toEqual(["other_tool"]);
+    expect(await listOffered()).toEqual(["other_tool"]);
     expect((await fixture.kernel.bindings.get(admin, binding_id)).config).toEqual({ team: "ops" });
     await fixture.kernel.instruments.unload(admin, "other");
     await expect(fixture.kernel.instruments.unload(admin, "other")).rejects.toMatchObject({
@@ -379,7 +379,7 @@ test("does not store a folder that is not an instrument plugin", async () => {
 
 verifies(
   "instr.context",
-  "applies the host's settings of a plugin only in the host's own organization, overridden by the binding's",
+  "applies the host's settings of a plugin only in the host's organization, and prefers the binding's config",
   async () => {
     const runner = new InstrumentRunner();
     const configs: unknown[] = [];

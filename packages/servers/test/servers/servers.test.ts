@@ -164,7 +164,7 @@ test("hides a server and its resources when the policy allows no tools from MCP 
 
 verifies(
   "mcp.server",
-  "applies the tool policy to resources: role, name, category and risk, denials first, then approval and rules",
+  "applies the tool policy to resources: roles, names, categories, risk, approval and security rules",
   async () => {
     const fixture = await createServerKernel(async () => ({ contents: [] }));
     const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
@@ -303,7 +303,7 @@ async function createKernelWithApprovals(
 
 verifies(
   "mcp.server",
-  "reads a resource that needs approval only once it is approved, and records the request",
+  "reads a resource that needs approval only after the approval, and records the request",
   async () => {
     const { fixture, received, binding_id, nextApproval, read, recorded, audited } =
       await createKernelWithApprovals();

@@ -10,7 +10,7 @@ test.each([
   ["RS256", generateKeyPairSync("rsa", { modulusLength: 2048 }), "sha256"],
   ["EdDSA", generateKeyPairSync("ed25519"), null],
 ])(
-  "signs a client assertion with %s that is valid for five minutes",
+  "signs with %s a client assertion that is valid for five minutes",
   (alg, { privateKey, publicKey }, digest) => {
     const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
     const [head, body, signature] = signClientAssertion(pem, claims).split(".") as [string, string, string];

@@ -19,19 +19,19 @@ function createFakeWeb(documents: Record<string, JsonObject>): OAuthFetch & { re
 
 const SERVER = new URL("https://mcp.example/team/mcp");
 const RESOURCE_METADATA = "https://mcp.example/.well-known/oauth-protected-resource";
-const metadata = (issuer: string, more: JsonObject = {}): JsonObject => ({
+const buildServerMetadata = (issuer: string, more: JsonObject = {}): JsonObject => ({
   issuer,
   authorization_endpoint: `${issuer}/authorize`,
   token_endpoint: `${issuer}/token`,
   code_challenge_methods_supported: ["S256"],
   ...more,
 });
-const resource = (more: JsonObject = {}): JsonObject => ({
+const buildResourceMetadata = (more: JsonObject = {}): JsonObject => ({
   resource: SERVER.href,
   authorization_servers: ["https://as.example/t1"],
   ...more,
 });
-const challenge = (resource_metadata: string): ServerChallenge => ({
+const buildChallenge = (resource_metadata: string): ServerChallenge => ({
   status: 401,
   error: null,
   scope: null,
@@ -41,8 +41,11 @@ const challenge = (resource_metadata: string): ServerChallenge => ({
 
 test("requests metadata in the order of the specification", async () => {
   const web = createFakeWeb({
-    [RESOURCE_METADATA]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
-    "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
+    [RESOURCE_METADATA]: buildResourceMetadata({
+      resource: "https://mcp.example",
+      scopes_supported: ["a", "b"],
+    }),
+    "https://as.example/t1/.well-known/openid-configuration": buildServerMetadata("https://as.example/t1"),
   });
   expect(await discoverAuthorization(web, SERVER, null)).toMatchObject({
     resource: "https://mcp.example",
@@ -61,17 +64,17 @@ test("requests metadata in the order of the specification", async () => {
 test("requests only the metadata URL in the server's challenge", async () => {
   const metadata_url = "https://mcp.example/custom.json";
   const web = createFakeWeb({
-    [metadata_url]: resource({ authorization_servers: ["https://as.example"] }),
-    "https://as.example/.well-known/oauth-authorization-server": metadata("https://as.example"),
+    [metadata_url]: buildResourceMetadata({ authorization_servers: ["https://as.example"] }),
+    "https://as.example/.well-known/oauth-authorization-server": buildServerMetadata("https://as.example"),
   });
-  await discoverAuthorization(web, SERVER, challenge(metadata_url));
+  await discoverAuthorization(web, SERVER, buildChallenge(metadata_url));
   expect(web.requests[0]).toBe(metadata_url);
   expect(web.requests).toHaveLength(2);
   await expect(
     discoverAuthorization(
-      createFakeWeb({ [RESOURCE_METADATA]: resource() }),
+      createFakeWeb({ [RESOURCE_METADATA]: buildResourceMetadata() }),
       SERVER,
-      challenge(metadata_url),
+      buildChallenge(metadata_url),
     ),
   ).rejects.toMatchObject({
     code: "sign_in.failed",
@@ -85,7 +88,7 @@ test("finds the endpoints of a 2025-03-26 server by metadata or by their default
     server: { issuer: "https://mcp.example", token_endpoint: "https://mcp.example/token" },
   });
   const with_metadata = createFakeWeb({
-    "https://mcp.example/.well-known/oauth-authorization-server": metadata("https://mcp.example"),
+    "https://mcp.example/.well-known/oauth-authorization-server": buildServerMetadata("https://mcp.example"),
   });
   expect(await discoverAuthorization(with_metadata, SERVER, null)).toMatchObject({
     server: { issuer: "https://mcp.example" },
@@ -93,73 +96,76 @@ test("finds the endpoints of a 2025-03-26 server by metadata or by their default
 });
 
 const SERVER_METADATA = "https://as.example/.well-known/oauth-authorization-server/t1";
-const valid = metadata("https://as.example/t1");
+const valid = buildServerMetadata("https://as.example/t1");
 test.each<[string, Record<string, JsonObject>]>([
   [
     "another resource",
     {
-      [RESOURCE_METADATA]: resource({ resource: "https://evil.example/team/mcp" }),
+      [RESOURCE_METADATA]: buildResourceMetadata({ resource: "https://evil.example/team/mcp" }),
       [SERVER_METADATA]: valid,
     },
   ],
   [
     "a resource at a sibling path of the server",
     {
-      [RESOURCE_METADATA]: resource({ resource: "https://mcp.example/team/mcp2" }),
+      [RESOURCE_METADATA]: buildResourceMetadata({ resource: "https://mcp.example/team/mcp2" }),
       [SERVER_METADATA]: valid,
     },
   ],
   [
     "a resource at a subpath of the server",
     {
-      [RESOURCE_METADATA]: resource({ resource: "https://mcp.example/team/mcp/x" }),
+      [RESOURCE_METADATA]: buildResourceMetadata({ resource: "https://mcp.example/team/mcp/x" }),
       [SERVER_METADATA]: valid,
     },
   ],
   [
     "another issuer",
-    { [RESOURCE_METADATA]: resource(), [SERVER_METADATA]: metadata("https://evil.example") },
+    {
+      [RESOURCE_METADATA]: buildResourceMetadata(),
+      [SERVER_METADATA]: buildServerMetadata("https://evil.example"),
+    },
   ],
   [
     "PKCE without S256",
     {
-      [RESOURCE_METADATA]: resource(),
+      [RESOURCE_METADATA]: buildResourceMetadata(),
       [SERVER_METADATA]: { ...valid, code_challenge_methods_supported: ["plain"] },
     },
   ],
   [
     "metadata without PKCE",
     {
-      [RESOURCE_METADATA]: resource(),
+      [RESOURCE_METADATA]: buildResourceMetadata(),
       [SERVER_METADATA]: { ...valid, code_challenge_methods_supported: null },
     },
   ],
   [
     "an issuer over plain http",
-    { [RESOURCE_METADATA]: resource({ authorization_servers: ["http://as.example/t1"] }) },
+    { [RESOURCE_METADATA]: buildResourceMetadata({ authorization_servers: ["http://as.example/t1"] }) },
   ],
   [
     "a script as the authorization endpoint",
     {
-      [RESOURCE_METADATA]: resource(),
+      [RESOURCE_METADATA]: buildResourceMetadata(),
       [SERVER_METADATA]: { ...valid, authorization_endpoint: "javascript:alert(1)" },
     },
   ],
   [
     "a token endpoint over plain http",
     {
-      [RESOURCE_METADATA]: resource(),
+      [RESOURCE_METADATA]: buildResourceMetadata(),
       [SERVER_METADATA]: { ...valid, token_endpoint: "http://as.example/token" },
     },
   ],
   [
     "an endpoint URL with a user name",
     {
-      [RESOURCE_METADATA]: resource(),
+      [RESOURCE_METADATA]: buildResourceMetadata(),
       [SERVER_METADATA]: { ...valid, token_endpoint: "https://u:p@as.example/token" },
     },
   ],
-  ["an issuer without metadata", { [RESOURCE_METADATA]: resource() }],
+  ["an issuer without metadata", { [RESOURCE_METADATA]: buildResourceMetadata() }],
 ])("refuses %s", async (_, documents) => {
   await expect(discoverAuthorization(createFakeWeb(documents), SERVER, null)).rejects.toMatchObject({
     code: "sign_in.failed",

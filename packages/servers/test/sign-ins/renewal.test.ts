@@ -4,7 +4,7 @@ import { admin, seedTestKernel, until, user } from "@backplane/test-kit/kernel/t
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
 import {
-  call,
+  callReadTool,
   countRenewals,
   createAuthorizationServer,
   createOutcome,
@@ -19,11 +19,11 @@ import {
 test("renews an expired token before it is used, but not a valid one", async () => {
   const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
   fixture.clock.wall_offset = 3_600_000;
   const first_token = runner.requests.at(-1)!.context.secrets.authorization;
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   expect(runner.requests.at(-1)!.context.secrets.authorization).not.toBe(first_token);
   expect(runner.requests).toHaveLength(2);
   expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
@@ -35,12 +35,12 @@ test("renews an expired token before it is used, but not a valid one", async () 
 test("uses a token that is about to expire without waiting, and renews it once in the background", async () => {
   const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
-  await call(fixture);
+  await callReadTool(fixture);
   const first_token = runner.requests.at(-1)!.context.secrets.authorization;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
   const release = Promise.withResolvers<void>();
   runner.responses_after = release.promise;
-  const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
+  const done = await Promise.all(Array.from({ length: 10 }, () => callReadTool(fixture)));
   expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
   expect(runner.requests.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
     Array(10).fill(first_token),
@@ -48,7 +48,7 @@ test("uses a token that is about to expire without waiting, and renews it once i
   await until(() => countRenewals(runner) === 1);
   release.resolve();
   await until(async () => {
-    await call(fixture);
+    await callReadTool(fixture);
     return runner.requests.at(-1)!.context.secrets.authorization !== first_token;
   });
   expect(countRenewals(runner)).toBe(1);
@@ -66,24 +66,24 @@ test("retries a background renewal with growing pauses while the authorization s
   for (const [n, pause] of [0, 2_000, 4_000, 8_000].entries()) {
     if (n > 0) {
       fixture.clock.monotonic_offset += pause - 1_000;
-      expect((await call(fixture)).status).toBe("succeeded");
+      expect((await callReadTool(fixture)).status).toBe("succeeded");
       // Long enough for a background request.
       await new Promise((done) => setTimeout(done, 100));
       expect(countRenewals(runner)).toBe(n);
       fixture.clock.monotonic_offset += 1_000;
     }
-    expect((await call(fixture)).status).toBe("succeeded");
+    expect((await callReadTool(fixture)).status).toBe("succeeded");
     await until(() => failed() === n + 1);
     expect(countRenewals(runner)).toBe(n + 1);
   }
   // The token has expired: the call waits for a renewal despite the pause and fails with its error, once.
   fixture.clock.wall_offset = 3_600_000;
   const request_count = runner.requests.length;
-  expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  expect(await callReadTool(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   expect(countRenewals(runner)).toBe(5);
   expect(runner.requests).toHaveLength(request_count);
   runner.unavailable = false;
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   expect(countRenewals(runner)).toBe(6);
 });
 
@@ -92,7 +92,7 @@ test("renews a refused token once for all calls and runs each call exactly once"
   await signIn(fixture, as, binding_id);
   as.revokeAll();
   as.token_delay_ms = 50;
-  const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
+  const done = await Promise.all(Array.from({ length: 10 }, () => callReadTool(fixture)));
   for (const { status, retry_count } of done)
     expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
@@ -115,7 +115,12 @@ test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   await signIn(first, as, binding_id);
   as.revokeAll();
   as.token_delay_ms = 100;
-  const calls = await Promise.all([call(first), call(second), call(first), call(second)]);
+  const calls = await Promise.all([
+    callReadTool(first),
+    callReadTool(second),
+    callReadTool(first),
+    callReadTool(second),
+  ]);
   expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(4).fill("succeeded"));
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
 });
@@ -125,9 +130,9 @@ test("keeps the sign-in while the authorization server is unavailable", async ()
   await signIn(fixture, as, binding_id);
   as.revokeAll();
   runner.unavailable = true;
-  expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  expect(await callReadTool(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   runner.unavailable = false;
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
 });
 
 test("requests more scope once for client_credentials, and does not repeat a refused request", async () => {
@@ -135,11 +140,11 @@ test("requests more scope once for client_credentials, and does not repeat a ref
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
   runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization, "write");
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
   runner.script = ({ request }) =>
     createRefusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
-  expect(await call(fixture)).toMatchObject({ error: { code: "plugin_failed" } });
+  expect(await callReadTool(fixture)).toMatchObject({ error: { code: "plugin_failed" } });
   expect(as.token_requests).toHaveLength(2);
 });
 
@@ -148,7 +153,7 @@ test("does not retry a refused refresh token and reports that a person must sign
   await signIn(fixture, as, binding_id);
   as.revokeAll({ refresh: true });
   for (let i = 0; i < 3; i++) {
-    const { error } = await call(fixture);
+    const { error } = await callReadTool(fixture);
     expect(error).toMatchObject({ code: "sign_in.needed" });
     expect(error!.message).toContain(`backplane binding login ${binding_id}`);
   }
@@ -177,19 +182,19 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
     await release.promise;
     return createRefusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   };
-  const early = call(fixture);
+  const early = callReadTool(fixture);
   await requested.promise;
   runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
   // The early call needs more scope while the renewal is still in flight.
   as.token_delay_ms = 300;
   fixture.clock.wall_offset = 3_600_000;
-  const late = call(fixture);
+  const late = callReadTool(fixture);
   await until(() => countRenewals(runner) > 0);
   release.resolve();
   expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
   expect((await late).status).toBe("succeeded");
   // The refresh token was rotated, so losing the new one would end the sign-in.
   as.revokeAll();
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(2);
 });

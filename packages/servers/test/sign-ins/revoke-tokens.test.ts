@@ -2,7 +2,7 @@
 import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, createSignInKernel, SERVER, signIn, startLogin } from "./sign-in-kernel.ts";
+import { callReadTool, createSignInKernel, SERVER, signIn, startLogin } from "./sign-in-kernel.ts";
 
 test("stays signed out and revokes the tokens when the sign-out happens during the code exchange", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
@@ -87,7 +87,7 @@ test("revokes the tokens of a renewal that ends after the sign-out", async () =>
   const arrived = Promise.withResolvers<void>();
   runner.token_responses_after = arrived.promise;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
-  expect((await call(fixture)).status).toBe("succeeded");
+  expect((await callReadTool(fixture)).status).toBe("succeeded");
   await until(() => as.token_requests.length === 2);
   await fixture.kernel.bindings.remove(admin, binding_id);
   await until(() => as.revoked.length === 2);

@@ -39,9 +39,9 @@ export function createSignInRunner(as: AuthorizationServer): ScriptedRunner & {
   const runner = Object.assign(new ScriptedRunner(), {
     fetched,
     unavailable: false,
-    /** Requests are answered only after this promise. */
+    /** Requests are answered only after this promise has resolved. */
     responses_after: null as Promise<void> | null,
-    /** Responses of the token endpoint arrive only after this promise. */
+    /** Responses of the token endpoint arrive only after this promise has resolved. */
     token_responses_after: null as Promise<void> | null,
     async fetch(request: HostRequest) {
       fetched.push(request);
@@ -141,4 +141,4 @@ export async function signIn(
 export const countRenewals = ({ fetched }: { fetched: HostRequest[] }) =>
   fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
 
-export const call = (fixture: TestKernel) => fixture.call({ export_id: "mcp_notes_read", input: {} });
+export const callReadTool = (fixture: TestKernel) => fixture.call({ export_id: "mcp_notes_read", input: {} });

@@ -1,6 +1,6 @@
 /**
- * Sign-ins in the kernel against a real authorization server: ownership, and the callers and browsers that may complete
- * one.
+ * Sign-ins in the kernel against a real authorization server: who may start, see and end a sign-in, and which callers
+ * and browsers may complete a login.
  */
 import { readStoredSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
@@ -9,7 +9,7 @@ import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { rotateKey } from "../../../registry/src/secrets/rotate-key.ts";
 import {
-  call,
+  callReadTool,
   createAuthorizationServer,
   createOutcome,
   createSignInKernel,
@@ -78,7 +78,7 @@ test("refuses a sign-in for a binding with its own credential", async () => {
     code: "request.invalid",
   });
   runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
-  const done = await call(fixture);
+  const done = await callReadTool(fixture);
   expect(done.error).toMatchObject({ code: "plugin_failed" });
   expect(done.error!.message).toContain("rejected the credential of its binding");
 });
@@ -153,7 +153,7 @@ test("does not use the token after a new package version changes the server's ad
   await fixture.kernel.packages.install(admin, fixture.importer.add(changed_package));
   await fixture.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
   runner.requests.length = 0;
-  expect(await call(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });
+  expect(await callReadTool(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });
   expect(runner.requests.map(({ context }) => context.secrets)).toEqual([{}]);
   expect(runner.describe_requests.at(-1)!.context.secrets).toEqual({});
 });

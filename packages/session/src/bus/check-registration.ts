@@ -1,6 +1,7 @@
 /**
- * Checks a plugin's registration. Its name is the source of its events and its prefixes own extension kinds, so both
- * are unique among plugins whose scopes overlap, and neither may look like the kernel's or like another plugin's.
+ * Checks a plugin's registration. The name of a plugin is the source of its events, and its prefixes own extension
+ * kinds. Names and prefixes are therefore unique among plugins whose scopes overlap, and the kernel's names are
+ * reserved.
  */
 
 import { BackplaneError, BUNDLED_PREFIXES, PLUGIN_CATEGORIES } from "@backplane/contract";

@@ -179,7 +179,7 @@ export class Port implements KernelPort {
   ): WaitingPublish {
     const host = this.#host;
     const queue = host.getQueue(draft.scope, draft.session_id);
-    // The queue advances only when the publisher's own handler ends; waiting here would deadlock until its deadline.
+    // If a handler of the publisher blocks the queue, waiting here would deadlock until the handler's deadline.
     if (this.self.blocking > 0 || queue.waiting >= host.limits.reserve) {
       throw new BackplaneError(
         "request.overloaded",

@@ -140,7 +140,7 @@ export class PublishRules {
 }
 
 /**
- * A skill may publish the kinds of every plugin category, except approval.response, which only an adapter publishes.
+ * A skill may publish the kinds of every plugin category, except approval.response, which is reserved for adapters.
  */
 function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKindSpec): boolean {
   if (category === null) return true;

@@ -1,9 +1,9 @@
 /**
  * Requests that wait for an answer. An event answers a request when it carries the request's id, has one of the
  * requested kinds, is on the same session in the same scope, and comes from the requested plugin if `from` is set.
- * Answers are matched when they are delivered, so every event published before the answer has been handled by then. All
- * other events, including late answers, are ignored. If the handler of the requested plugin fails, the request fails
- * with it.
+ * Answers are matched when they are delivered, so every event that was published on the session before the answer has
+ * been delivered by then. All other events, including late answers, are ignored. If `from` is one plugin and its
+ * handler fails, the request fails with it.
  */
 
 import { BackplaneError, type BusEvent, IdTable } from "@backplane/contract";

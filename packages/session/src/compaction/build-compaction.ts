@@ -1,4 +1,4 @@
-/** Every compaction, whoever writes its summary, records its tokens and its loss here (compactor.loss). */
+/** Builds a compaction with the record of its tokens and its loss, whoever wrote the summary (compactor.loss). */
 
 import type { JsonObject } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
@@ -7,8 +7,8 @@ import { classifyEntries, summarizeLoss } from "./loss.ts";
 import { estimateCompacted, estimateTokens } from "./tokens.ts";
 
 /**
- * Builds the compaction that replaces the head of the session with the summary and the seed. `details` says which
- * compactor wrote it.
+ * Builds the compaction that replaces the head of the session with the summary and the seed. `details` describes the
+ * compactor that wrote the summary.
  */
 export function buildCompaction(
   source: HydratedSession,

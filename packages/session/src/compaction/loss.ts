@@ -64,7 +64,7 @@ export function summarizeLoss(compacted_entries: readonly CompactedEntry[]): Com
   };
 }
 
-/** The estimates of all entries add up to that of the whole context. */
+/** The estimates of all entries add up to the estimate of the whole context. */
 function* withTokens(entries: readonly Entry[]): Generator<{ entry: Entry; tokens: number }> {
   const builder = new ContextBuilder({ count_only: true });
   let before = 0;

@@ -69,7 +69,7 @@ function findOpenTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
   return unanswered.filter((entry) => open.has(entry));
 }
 
-/** Some models number their calls from zero in every answer, so a result belongs to the latest call of its id. */
+/** Some models number their calls from zero in every answer, so a result belongs to the latest call with its id. */
 function pairCalls(entries: readonly Entry[]): [call: Entry, result: Entry | null][] {
   const pairs: [Entry, Entry | null][] = [];
   const latest_by_id = new Map<unknown, [Entry, Entry | null]>();

@@ -138,8 +138,8 @@ export class ContextBuilder {
   }
 
   /**
-   * The result of an interrupted call arrives after the turn's last message; it replaces the placeholder in the
-   * context.
+   * The result of an interrupted call may arrive after the turn's last message. The result then replaces the
+   * placeholder in the context.
    */
   #replacePlaceholder(message: ToolMessage): boolean {
     const index = this.#messages.findLastIndex(
@@ -196,7 +196,7 @@ function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);
   const texts = content.map(({ text }) => text);
   const { error, value, failure } = payload;
-  // The message of a failed call may be in none of the blocks that the author returned with it.
+  // The blocks that the author returned with a failed call may lack its error message.
   if (typeof error === "string" && !texts.some((text) => typeof text === "string" && text.includes(error)))
     content.unshift({ type: "text", text: error });
   if ((isObject(value) || (Array.isArray(value) && !isContent(value))) && !isRepeatedIn(value, texts))

@@ -242,7 +242,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       if (await writeBatch(queue, batch)) continue;
       if (queue.writes.some(({ done }) => done !== null)) continue;
       if (queue.writes.length === 0 || queue.outage === null) break;
-      queue.timer = deps.clock.after(queue.outage.delay, () => start(queue));
+      queue.timer = deps.clock.after(queue.outage.delay, () => startDraining(queue));
       queue.outage.delay = Math.min(queue.outage.delay * 2, MAX_RETRY_DELAY_MS);
       queue.draining = null;
       return;
@@ -251,7 +251,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     queues.delete(queue.name);
   };
 
-  const start = (queue: TapeQueue): void => {
+  const startDraining = (queue: TapeQueue): void => {
     queue.draining ??= drainQueue(queue);
   };
 
@@ -263,7 +263,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     new Promise((resolve, reject) => {
       const queue = queueFor(key);
       queue.writes.push({ items, done: { resolve, reject }, transaction });
-      start(queue);
+      startDraining(queue);
     });
 
   return {
@@ -282,7 +282,8 @@ export function createPersister(deps: PersisterDeps): Persister {
       }
       queue.best_effort++;
       queue.writes.push({ items, done: null, transaction: null });
-      if (queue.draining === null) queue.timer ??= deps.clock.after(BATCH_DELAY_MS, () => start(queue));
+      if (queue.draining === null)
+        queue.timer ??= deps.clock.after(BATCH_DELAY_MS, () => startDraining(queue));
     },
     append: async (key, items) => (await enqueue(key, items, null))!,
     appendInTransaction: enqueue,
@@ -324,7 +325,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     async drain(key) {
       const requested = key === undefined ? undefined : queues.get(sessionMapKey(key));
       const selected = key === undefined ? queues.values() : requested === undefined ? [] : [requested];
-      for (const queue of selected) start(queue);
+      for (const queue of selected) startDraining(queue);
       await Promise.all(selected.map((queue) => queue.draining ?? Promise.resolve()));
     },
   };

@@ -70,7 +70,7 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
-  /** Tells people who compacted the session and what was lost. */
+  /** Shows people who compacted the session and what was lost. */
   record?: JsonObject;
 }
 
@@ -191,8 +191,8 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         events: [events.session("session.created"), events.chain("chain.created")],
       };
       const session = { key, name: tapeName(key.workspace, key.session_id), metadata };
-      const created = await sessions.create(session, chain, [startAnchor(chain)], records, once);
-      publish("session.started", key.scope, startedPayload(key));
+      const created = await sessions.create(session, chain, [buildStartAnchor(chain)], records, once);
+      publish("session.started", key.scope, buildStartedPayload(key));
       return created;
     },
     async open(key, cause) {
@@ -241,7 +241,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const from = { scope, chain_id, ...(at === undefined ? {} : { at }) };
       const forked = await sessions.fork(from, chain, into, { events }, once);
       if (into !== null) {
-        publish("session.started", key.scope, startedPayload(key));
+        publish("session.started", key.scope, buildStartedPayload(key));
         publish("session.forked", key.scope, { parent_id: source.session_id, child_id: key.session_id });
       }
       return forked;
@@ -257,7 +257,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         const archived = build.session("session.archived", { chain_id: head_chain_id, output });
         events.unshift({ ...archived, ids: { ...archived.ids, chain_id: head_chain_id } });
       }
-      const first = [startAnchor(chain)];
+      const first = [buildStartAnchor(chain)];
       const new_chain = requireUnchanged(await sessions.reset(key, head_chain_id, chain, first, { events }));
       const archive_path = archive ? `chain:${head_chain_id}` : null;
       if (archive_path !== null) publish("session.archived", scope, { session_id, archive_path });
@@ -265,7 +265,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       return { chain: new_chain, archive_path };
     },
     async handoff(key, name, state) {
-      const entry = anchor(name, state, new Date(clock.now()).toISOString());
+      const entry = buildAnchor(name, state, new Date(clock.now()).toISOString());
       const { chain_id, last_id } = await sessions.appendIdle(key, [entry]);
       publish("session.handoff", key.scope, { session_id: key.session_id, name, state });
       const [written] = await sessions.entries(key.scope, chain_id, last_id - 1, 1);
@@ -286,7 +286,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         ...(tokens_before === undefined ? {} : { tokens_before }),
         ...(tokens_after === undefined ? {} : { tokens_after }),
       };
-      const first = [anchor("session/compaction", state, chain.created_at), ...seed];
+      const first = [buildAnchor("session/compaction", state, chain.created_at), ...seed];
       const content: JsonObject = { parent_chain_id: source.chain_id, output: eventText(summary) };
       if (tokens_before !== undefined) content.tokens_before = tokens_before;
       if (tokens_after !== undefined) content.tokens_after = tokens_after;
@@ -324,7 +324,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
   return service;
 }
 
-function startedPayload({ workspace, session_id }: SessionKey): BusPayload<"session.started"> {
+function buildStartedPayload({ workspace, session_id }: SessionKey): BusPayload<"session.started"> {
   return { session_id, tape_name: tapeName(workspace, session_id), workspace };
 }
 
@@ -344,11 +344,11 @@ function buildTexts(type: ChainEventType | SessionEventType, session_id: string)
   return { task: `${TASKS[type]} ${session_id}`, output: "" };
 }
 
-function startAnchor(chain: NewChain): NewEntry {
-  return anchor("session/start", {}, chain.created_at);
+function buildStartAnchor(chain: NewChain): NewEntry {
+  return buildAnchor("session/start", {}, chain.created_at);
 }
 
-function anchor(name: string, state: JsonObject, date: string): NewEntry {
+function buildAnchor(name: string, state: JsonObject, date: string): NewEntry {
   return { kind: "anchor", payload: { name, state }, meta: { source: "kernel" }, date };
 }
 

@@ -27,8 +27,8 @@ export interface TapedEntry {
 type EntryContent = Pick<NewEntry, "kind" | "payload">;
 
 /**
- * Recorded even if the payload sets `persist` to false. tool.error is one of them, because it is the outcome of a call
- * that was rejected.
+ * The kinds that are recorded even if the payload sets `persist` to false. tool.error is essential, because it is the
+ * outcome of a call that was rejected.
  */
 const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => EntryContent>> = {
   "user.message.received": ({ text, ...rest }) => ({
@@ -96,8 +96,8 @@ function withToolCount(payload: JsonObject): JsonObject {
 }
 
 /**
- * Replaces the messages with a reference. They are the entries before this one; repeating them for each call would make
- * the tape grow quadratically. The digest shows whether a rebuilt context equals the one that was sent.
+ * Replaces the messages with a reference to the entries before this entry. Repeating the messages for each call would
+ * make the tape grow quadratically. The digest shows whether a rebuilt context equals the context that was sent.
  */
 function withReferences(payload: JsonObject): JsonObject {
   const { messages, tools } = payload;

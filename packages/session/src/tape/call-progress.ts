@@ -1,7 +1,7 @@
 /**
- * Progress of a running tool call for the watchers of its session. Events are sent together, a few times per second, so
- * that a tool that prints a lot does not fill the queue of the session. The tape gets only the last status and the end
- * of the output, with the result.
+ * Progress of a running tool call for the watchers of its session. Events are batched, at most ten batches per second,
+ * so that a tool that prints a lot does not fill the queue of the session. The tape gets only the last status and the
+ * end of the output, with the result.
  */
 import type { JsonObject } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/ports";

@@ -1,6 +1,6 @@
 /**
- * The events and entries of a harness in its session. Its events are published as `x.harness.*` while it runs. Its run
- * ends in one transaction with its call, and its summary becomes an answer on the tape.
+ * Publishes the events of a harness on its session as `x.harness.*`, ends its run in one transaction with its call, and
+ * records its summary on the tape as an answer.
  */
 
 import {
@@ -40,7 +40,7 @@ export interface HarnessTape {
   publishEvent(row: InvocationRow, event: InvocationEvent): void;
   /** Resolves to false if another node settled the row. */
   settle(final: InvocationRow, end: Settlement, records: ChangeRecords): Promise<boolean>;
-  /** For a call that another gateway continues. */
+  /** Frees the session id of a call that another gateway continues. */
   release(row: InvocationRow): void;
 }
 
@@ -167,7 +167,7 @@ function toRunEnd(final: InvocationRow, end: Settlement): RunEnd {
     status: RUN_STATUS[end.status],
     output: { content: summaryOf(end.result), entry_id: 0 },
     error: error === null ? null : { code: error.code, message: error.message },
-    // The model calls of a harness are those of its child runs, which have records of their own.
+    // The model calls of a harness belong to its child runs, which have their own records.
     usage: tokenUsage(),
     iterations: 0,
     ended_at: final.ended_at ?? end.ended_at,

@@ -143,7 +143,7 @@ verifies("bus.fifo", "rejects a handler's publish into a full session instead of
   expect(clock.timers).toBeLessThanOrEqual(1);
 });
 
-test("an endless chain of events does not starve timers and other sessions", async () => {
+test("an endless chain of events does not starve the event loop, and ends when the bus is closed", async () => {
   const { bus, attachPlugin } = createTestBus();
   const skill = attachPlugin("notes", "skill");
   let chain = 0;
@@ -160,7 +160,7 @@ test("an endless chain of events does not starve timers and other sessions", asy
   expect(chain).toBe(length_at_close);
 });
 
-verifies("bus.fifo", "10,000 idle sessions leave no queues, scopes or timers", async () => {
+verifies("bus.fifo", "10,000 idle sessions leave no queues, timers or unused scopes", async () => {
   const { bus, attachPlugin, clock, idle } = createTestBus();
   let handled = 0;
   attachPlugin("notes", "skill").subscribe(KIND, async () => void handled++);

@@ -93,15 +93,15 @@ verifies(
       limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } },
     });
     const timings = new Map<string, number>();
-    const hang = (name: string, category: PluginCategory, kind: string) =>
+    const attachHanging = (name: string, category: PluginCategory, kind: string) =>
       attachPlugin(name, category).subscribe(kind, never);
-    hang("a-skill", "skill", "tool.call.request");
-    hang("a-tool", "tool", "tool.call.request");
-    hang("a-model", "llm-provider", "llm.call.request");
-    hang("a-strategy", "strategy", "strategy.decide.request");
-    hang("a-memory", "memory", "memory.query");
+    attachHanging("a-skill", "skill", "tool.call.request");
+    attachHanging("a-tool", "tool", "tool.call.request");
+    attachHanging("a-model", "llm-provider", "llm.call.request");
+    attachHanging("a-strategy", "strategy", "strategy.decide.request");
+    attachHanging("a-memory", "memory", "memory.query");
     // For any other event a tool has the limit of its category.
-    hang("b-tool", "tool", "user.interrupt");
+    attachHanging("b-tool", "tool", "user.interrupt");
     const kernel = bus.kernel();
     const from = clock.monotonic();
     kernel.subscribe(

@@ -115,7 +115,7 @@ const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
 
 verifies(
   "bus.reserved",
-  "lets a plugin publish only kinds of its category, and a skill those of all plugin categories",
+  "lets a plugin publish only kinds of its category, and a skill all plugin kinds except approval.response",
   () => {
     const { attachPlugin } = createTestBus();
     const skill_kinds = Object.values(EMITS)
@@ -138,7 +138,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "accepts only its own kinds on the kernel session, and from plugins only an adapter's approval.response",
+  "limits the kernel session to its kinds, and accepts there from plugins only an adapter's approval.response",
   () => {
     const { bus, attachPlugin } = createTestBus();
     const kernel = bus.kernel();
@@ -229,7 +229,7 @@ test("rejects every kind outside the catalog and the plugin's own prefix", () =>
 
 verifies(
   "bus.reserved",
-  "lets providers answer model calls on the kernel's bridge sessions only",
+  "lets a provider answer model calls on the kernel's bridge sessions, but publish nothing else there",
   async () => {
     const { attachPlugin } = createTestBus();
     const provider = attachPlugin("models", "llm-provider");

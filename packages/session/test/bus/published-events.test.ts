@@ -88,7 +88,7 @@ const ADDED: Record<string, object> = {
 
 const PUBLIC = readPublished("kernel-events.txt").map(parseRow);
 
-verifies("bus.closed", "has exactly the published public kinds", () => {
+verifies("bus.closed", "the catalog contains exactly the published public kinds", () => {
   expect(PUBLIC.map(({ kind }) => kind).sort()).toEqual(Object.keys(BUS_KINDS).sort());
 });
 
@@ -140,7 +140,7 @@ verifies(
   "tape.append-only",
   "records every public event as the published persistence table specifies",
   () => {
-    const rule = (kind: string) =>
+    const findRule = (kind: string) =>
       TAPED.find((row) => row.kind === kind) ??
       TAPED.find((row) => row.kind.endsWith("*") && kind.startsWith(row.kind.slice(0, -1))) ??
       TAPED.find((row) => row.kind === "any other public kind")!;
@@ -148,7 +148,7 @@ verifies(
     for (const { kind, fields } of PUBLIC) {
       const event = { id: "evt_1", kind, ts: 1, source: "kernel", payload: payloadOf(fields) };
       const taped = toTapedEntry({ ...event, session_id: "s" });
-      expect(taped?.entry.kind ?? "(skipped)", kind).toBe(rule(kind).entry);
+      expect(taped?.entry.kind ?? "(skipped)", kind).toBe(findRule(kind).entry);
       expect(toTapedEntry({ ...event, session_id: "kernel" })).toBeNull();
     }
   },

@@ -178,7 +178,7 @@ test("an abort signal, a detached port and a full queue end a request immediatel
 test("fails a request immediately if the plugin that has to answer it throws, and no other request", async () => {
   const { bus, attachPlugin } = createTestBus();
   const kernel = bus.kernel();
-  // It throws for every query, and before the other plugin receives it.
+  // The broken plugin throws for every query, before the other plugin receives the query.
   attachPlugin("broken", "memory").subscribe("memory.query", () => {
     throw new Error("no disk");
   });

@@ -52,7 +52,7 @@ const makeEntry = (kind: string, payload: object) =>
   })!.entry;
 const user = (text: string) => makeEntry("user.message.received", { text });
 const assistant = (content: string) => makeEntry("assistant.message.done", { content, tool_calls: [] });
-const eventsOf = async ({ scope }: SessionKey) =>
+const listEvents = async ({ scope }: SessionKey) =>
   (await store.outbox.read(0, 100, scope)).map((event) => `${event.type} ${event.subject.kind}`);
 
 test("concurrent opens create one session with a start anchor and publish its creation once", async () => {
@@ -62,7 +62,7 @@ test("concurrent opens create one session with a start anchor and publish its cr
   expect(first.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
   const [start] = await sessions.entries(key.scope, first.head_chain_id, 0, 10);
   expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
-  expect(await eventsOf(key)).toEqual(["session.created session", "chain.created chain"]);
+  expect(await listEvents(key)).toEqual(["session.created session", "chain.created chain"]);
   const unknown = { ...key, session_id: "none" };
   await expect(sessions.get(unknown)).rejects.toMatchObject({ code: "session.not_found" });
   await expect(sessions.chain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
@@ -114,7 +114,7 @@ verifies(
     expect((await sessions.undo(key, "admin")).id).toBe(head_chain_id);
     expect((await sessions.hydrate(key)).messages).toEqual(original.messages);
     await expect(sessions.undo(key, "admin")).rejects.toMatchObject({ code: "request.invalid" });
-    expect((await eventsOf(key)).slice(2)).toEqual(["chain.compacted chain"]);
+    expect((await listEvents(key)).slice(2)).toEqual(["chain.compacted chain"]);
     const audit = await store.audit.list(key.scope, { action: "compaction.undo" }, { limit: 5 });
     expect(audit.items).toMatchObject([{ actor: "admin", subject: "chat", details: { from: chain.id } }]);
   },
@@ -131,7 +131,7 @@ verifies("tape.reset", "a reset empties the context and keeps the old chain", as
   ]);
   expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
   expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
-  expect((await eventsOf(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
+  expect((await listEvents(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
   const [archived, created] = (await store.outbox.read(0, 100, key.scope)).slice(-2);
   expect([archived!.summary.chain_id, created!.subject.id]).toEqual([head_chain_id, fresh.id]);
 });
@@ -158,7 +158,7 @@ verifies(
     expect(second_chain.session_id).toBe("chat");
     expect((await sessions.get(key)).head_chain_id).toBe(head_chain_id);
     expect(await sessions.verify(key.scope, chain.id)).toBeNull();
-    expect((await eventsOf(key)).slice(2)).toEqual([
+    expect((await listEvents(key)).slice(2)).toEqual([
       "session.created session",
       "chain.forked chain",
       "chain.forked chain",
