@@ -211,7 +211,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "approval: a call needs a new approval after its server has changed",
     file: "packages/servers/src/servers/servers.ts",
-    from: "if (changed.length > 0) throw approvalChanged(changed);",
+    from: "if (changed.length > 0) throw approvalChangedError(changed);",
     to: "void changed;",
     tests: ["packages/servers/test/servers/servers.test.ts"],
   },

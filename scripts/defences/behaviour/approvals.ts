@@ -42,7 +42,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: the first answer wins",
     file: ANSWERS,
-    from: "if (!ended) throw alreadyClosed(await get(caller, id));",
+    from: "if (!ended) throw alreadyClosedError(await get(caller, id));",
     to: "void ended;",
     tests: APPROVE_TESTS,
   },

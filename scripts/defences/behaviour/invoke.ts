@@ -381,7 +381,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "accept: a malformed result fails the call",
     file: ACCEPT,
-    from: 'if (typeof result === "string") return malformed(ending, result);',
+    from: 'if (typeof result === "string") return endAsMalformed(ending, result);',
     to: 'if (typeof result === "string") return ending;',
     tests: ACCEPT_TESTS,
   },

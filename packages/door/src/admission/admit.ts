@@ -1,4 +1,4 @@
-/** Admission: computes the grant and applies the rules in order. Synchronous, because `open` has read its input. */
+/** Admission: computes the grant and applies the rules in order. Synchronous, because its input was read before. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";

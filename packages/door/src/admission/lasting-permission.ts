@@ -68,7 +68,7 @@ function appliesTo(rule: AllowRuleRow, { plan, input, root }: PermissionInput): 
   const { export: item, bound } = plan;
   if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
   if (rule.identity !== null && rule.identity !== root.actor) return false;
-  // Only a rule for this very tool waives an approval that the tool's author requires.
+  // Only a rule for the tool itself waives an approval that the tool's author requires.
   const covers_tool = rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan);
   return covers_tool && matchesArguments(rule, input);
 }

@@ -25,7 +25,7 @@ import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
 import { findPermission } from "./lasting-permission.ts";
 
-/** The input of a rule: a call that was opened, or one that a listing or `policy explain` only considers. */
+/** The input of a rule: a call that was opened, or a call that a listing or `policy explain` only considers. */
 export type RuleInput = Pick<
   Opened,
   "caller" | "plan" | "policy" | "context" | "input" | "issues" | "hits" | "depth" | "row" | "root"
@@ -38,7 +38,7 @@ export interface AdmissionState {
   isQueueFull: (concurrency_key: string, max_concurrency: number) => boolean;
   /** Whether the limit on calls that await approval is reached. */
   areApprovalsFull: () => boolean;
-  /** The longest allowed chain of calls that start calls. */
+  /** How deep calls may be nested. */
   max_depth: number;
 }
 
@@ -122,7 +122,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "delegation",
-    about: "a plugin that calls this tool was granted it",
+    about: "the calling plugin, if any, was granted this tool",
     listing: true,
     decide(call) {
       const { delegation } = call.caller;
@@ -144,7 +144,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "depth",
-    about: "the chain of calls that start calls is not too long",
+    about: "the call is not nested too deeply",
     decide(call, _grant, { max_depth }) {
       if (call.depth <= max_depth) return PASS;
       return deny(

@@ -82,7 +82,7 @@ export function createAllowRules({
     );
     const packages = [...new Set(plans.map(({ bound }) => bound.package.package_id))];
     if (packages.length > 1)
-      throw invalidField("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
+      throw invalidFieldError("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
     if (packages.length === 0)
       throw new BackplaneError("tool.not_found", `No tool of a server or package ${server} is offered here.`);
     return plans;
@@ -104,11 +104,11 @@ export function createAllowRules({
     });
     // Some tools of a server may always need approval. The rule still covers the others.
     const usable = assessments.filter(({ refusal }) => refusal === null);
-    if (usable.length === 0) throw refuseRule(assessments[0]!.refusal!);
+    if (usable.length === 0) throw ruleRefusedError(assessments[0]!.refusal!);
     const max_risk = body.max_risk ?? highestRuleRisk(usable.map(({ risk }) => risk));
     const { lasting_approvals } = policy.document;
     if (!tolerates(lasting_approvals, max_risk))
-      throw refuseRule({
+      throw ruleRefusedError({
         message: `The policy's lasting_approvals is ${lasting_approvals}, so no rule can cover calls of ${max_risk} risk.`,
         fix: "Choose a lower max_risk, or let an admin change the policy: backplane policy set lasting_approvals full",
       });
@@ -144,7 +144,7 @@ export function createAllowRules({
       });
     if (identity === null || identity === HOST_ADMIN || identity.startsWith(BUS_ACTOR)) return identity;
     const key = isId("key", identity) ? await store.keys.get(caller.scope.org_id, identity) : null;
-    if (key === null) throw invalidField("identity", `There is no key ${identity}.`);
+    if (key === null) throw invalidFieldError("identity", `There is no key ${identity}.`);
     return identity;
   }
 
@@ -200,7 +200,7 @@ export function buildRuleFromAnswer(
   covers: AnswerCoverage,
 ): { rule: AllowRuleRow; records: ChangeRecords } {
   const refusal = findLastingRefusal(call, approval.risk, "always", covers);
-  if (refusal !== null) throw refuseRule(refusal);
+  if (refusal !== null) throw ruleRefusedError(refusal);
   const rule: AllowRuleRow = {
     id: deps.ids.next("allow_rule"),
     org_id: approval.org_id,
@@ -223,7 +223,10 @@ export function buildRuleFromAnswer(
 /** Conditions that only these arguments meet. */
 function exactConditions(input: Json): Record<string, ArgumentCondition> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
-    throw invalidField("covers", "The arguments of this call are not an object. Cover the tool instead.");
+    throw invalidFieldError(
+      "covers",
+      "The arguments of this call are not an object. Cover the tool instead.",
+    );
   return Object.fromEntries(Object.entries(input).map(([name, equals]) => [name, { equals }]));
 }
 
@@ -258,7 +261,7 @@ function highestRuleRisk(risks: readonly Risk[]): RuleRisk {
   return top === "low" || top === "medium" ? top : "high";
 }
 
-export function refuseRule({ message, fix }: LastingRefusal): BackplaneError {
+export function ruleRefusedError({ message, fix }: LastingRefusal): BackplaneError {
   return new BackplaneError("allow_rule.refused", message, { fix });
 }
 
@@ -274,7 +277,7 @@ function assertArgument({ export: item, bound }: ExportPlan, name: string): void
   if (OPEN_SCHEMA_KEYWORDS.some((keyword) => (schema[keyword] ?? false) !== false)) return;
   const names = Object.keys(schema.properties);
   if (names.includes(name)) return;
-  throw invalidField(
+  throw invalidFieldError(
     `arguments.${name}`,
     `${item.id} has no argument ${name}. Its arguments: ${names.join(", ") || "none"}.`,
   );
@@ -293,7 +296,7 @@ const OPEN_SCHEMA_KEYWORDS = [
   "$dynamicRef",
 ] as const;
 
-function invalidField(field: string, message: string): BackplaneError {
+function invalidFieldError(field: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${field}`, message }] },
   });

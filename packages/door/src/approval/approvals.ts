@@ -22,7 +22,7 @@ import {
 } from "@backplane/ports";
 import { findLastingRefusal } from "../admission/lasting-permission.ts";
 import { type OpenDeps, reopen } from "../open/open.ts";
-import { buildRuleFromAnswer, refuseRule } from "./allow-rules.ts";
+import { buildRuleFromAnswer, ruleRefusedError } from "./allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
@@ -78,20 +78,20 @@ export function createApprovals(
   ): Promise<LastingConsent> {
     if (response === "approve" || response === "reject") {
       if (covers === undefined) return {};
-      throw invalidField("covers", `The response ${response} covers only this call. Leave out covers.`);
+      throw invalidFieldError("covers", `The response ${response} covers only this call. Leave out covers.`);
     }
     if (response === "approve_for_session" && approval.session_id === null)
-      throw invalidField(
+      throw invalidFieldError(
         "response",
         "The call does not belong to a session, so an approval covers only this call.",
       );
-    if (row === null) throw alreadyClosed(approval);
+    if (row === null) throw alreadyClosedError(approval);
     const call = await reopen(door, row);
     if (response === "approve_always")
       return { new_rule: buildRuleFromAnswer(deps, caller, approval, call, covers ?? "tool") };
     const covered = await coverSession(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
-    if (refusal !== null) throw refuseRule(refusal);
+    if (refusal !== null) throw ruleRefusedError(refusal);
     const session = toSessionCall(row, call.root.actor);
     return session === null ? {} : { session: { call: session, covered } };
   }
@@ -102,17 +102,18 @@ export function createApprovals(
   ): Promise<Pick<ApprovalGrant, "covers" | "digest">> {
     if (covers === "arguments") return { covers, digest: approval.digest };
     if (covers === "server")
-      throw invalidField("covers", "An answer for a session covers the arguments or the tool.");
+      throw invalidFieldError("covers", "An answer for a session covers the arguments or the tool.");
     const covered_parts = await store.approvals.getCoveredDigests(approval, approval.id);
     // Approvals of an earlier gateway version did not store their parts.
-    if (covered_parts === null) throw invalidField("covers", "This approval can cover only its arguments.");
+    if (covered_parts === null)
+      throw invalidFieldError("covers", "This approval can cover only its arguments.");
     return { covers, digest: toolDigestOf(covered_parts) };
   }
 
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
-    if (approval.status !== "pending") throw alreadyClosed(approval);
+    if (approval.status !== "pending") throw alreadyClosedError(approval);
     // The person who answers must still be authorized. For an approval, so must the caller that the call would run for.
     await authority.require(caller);
     const row = body.response === "reject" ? null : await requireRequester(approval);
@@ -135,7 +136,7 @@ export function createApprovals(
       answered_by: caller.actor,
     };
     const ended = await endApproval(deps, approval, resolution, { new_rule });
-    if (!ended) throw alreadyClosed(await get(caller, id));
+    if (!ended) throw alreadyClosedError(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, is_rejection ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response, feedback);
@@ -160,14 +161,14 @@ export function createApprovals(
   };
 }
 
-function invalidField(field: string, message: string): BackplaneError {
+function invalidFieldError(field: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${field}`, message }] },
     fix: "Answer with approve.",
   });
 }
 
-function alreadyClosed(approval: Approval): BackplaneError {
+function alreadyClosedError(approval: Approval): BackplaneError {
   return new BackplaneError("approval.closed", `The approval is already ${approval.status}.`, {
     details: { status: approval.status },
   });

@@ -68,7 +68,7 @@ export class Authority {
     return root.revoked ?? findPolicyRevocation(policy, root);
   }
 
-  /** Throws authority.* or binding.not_active. */
+  /** Throws the error of the revocation if the principal is no longer authorized. */
   async require(principal: Principal): Promise<void> {
     const revocation = await this.findRevocation(principal);
     if (revocation !== null) throw revocationError(revocation);
@@ -91,7 +91,7 @@ export class Authority {
     };
   }
 
-  /** Follows the chain of calls behind a delegated token. A revoked binding in it revokes everything below it. */
+  /** Follows the chain of calls behind a delegated token. A revoked binding in the chain revokes all calls below it. */
   async #followDelegation(principal: Principal): Promise<RootCaller> {
     const { scope } = principal;
     let { actor, role } = principal;

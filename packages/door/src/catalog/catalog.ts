@@ -30,7 +30,7 @@ import { buildOfferedTool, type OfferedTool, type SharedToolView, sharedViewOf }
 export interface CatalogSnapshot {
   /** The tools that the caller is offered, by name. */
   tools: ReadonlyMap<string, OfferedTool>;
-  /** All tools, with those that lost their name or are hidden, sorted by name. */
+  /** All tools, including tools that lost their name or are hidden, sorted by name. */
   entries: readonly CatalogEntry[];
   /** For each name, the plan of the binding that a call tries first. */
   plans: ReadonlyMap<string, ExportPlan>;
@@ -67,8 +67,8 @@ const FRESH_MS = 1_000;
 const MAX_SNAPSHOTS = 256;
 const MAX_WARNINGS = 4_096;
 /**
- * How long the call counts are reused that decide which tools the budget defers. Fresh counts could change the tools of
- * a conversation.
+ * How long the call counts for deferring tools by budget are reused. Fresh counts could change the tools of a
+ * conversation.
  */
 const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();

@@ -35,7 +35,7 @@ export function createClientCatalog(
 
   // Many calls share a snapshot, so its client view is built once.
   const views = new WeakMap<CatalogSnapshot, ClientTools>();
-  const viewOf = (snapshot: CatalogSnapshot): ClientTools => {
+  const getSnapshotView = (snapshot: CatalogSnapshot): ClientTools => {
     let view = views.get(snapshot);
     if (view === undefined) {
       view = buildView(snapshot);
@@ -43,7 +43,8 @@ export function createClientCatalog(
     }
     return view;
   };
-  const getView = (caller: Caller): MaybePromise<ClientTools> => mapMaybe(catalog.snapshot(caller), viewOf);
+  const getView = (caller: Caller): MaybePromise<ClientTools> =>
+    mapMaybe(catalog.snapshot(caller), getSnapshotView);
 
   async function listAll(caller: Caller): Promise<CatalogEntry[]> {
     const [{ entries }, hidden] = await Promise.all([catalog.snapshot(caller), listHiddenTools(caller)]);
@@ -55,7 +56,7 @@ export function createClientCatalog(
     find: (caller, name) => mapMaybe(getView(caller), ({ by_name }) => by_name.get(name) ?? null),
     async search(caller, query, limit) {
       const snapshot = await catalog.snapshot(caller);
-      const { by_name } = viewOf(snapshot);
+      const { by_name } = getSnapshotView(snapshot);
       const deferred = [...snapshot.tools.values()].filter(({ deferred_by }) => deferred_by !== null);
       return searchTools(deferred, query, limit).flatMap(({ name }) => by_name.get(name) ?? []);
     },

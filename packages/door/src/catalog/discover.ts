@@ -22,12 +22,12 @@ export async function discoverExports(
   const exports: DiscoveredExport[] = [];
   for (const usable of selectUsable(bound, scope)) {
     const plan = await plans.get(usable, scope);
-    if (findListingDenial(caller, plan, policy) === null) exports.push(describe(plan));
+    if (findListingDenial(caller, plan, policy) === null) exports.push(toDiscoveredExport(plan));
   }
   return exports.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
 }
 
-function describe(plan: ExportPlan): DiscoveredExport {
+function toDiscoveredExport(plan: ExportPlan): DiscoveredExport {
   const { binding, package: pack } = plan.bound;
   const item = plan.export;
   const schema = (path: string | undefined): Json | null =>

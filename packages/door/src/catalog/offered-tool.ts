@@ -13,7 +13,7 @@ export interface OfferedTool extends LlmTool {
   /** The part that every model call sends. */
   llm_tool: LlmTool;
   package_id: string;
-  /** Set for a tool that the gateway itself runs; null if rollout picks the binding for each call. */
+  /** Set for a tool of the gateway or of a kernel plugin; null if rollout picks the binding for each call. */
   binding_id: string | null;
   export_id: string;
   legacy: boolean;

@@ -74,7 +74,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
     recordings.delete(binding_id);
   }
 
-  function describe(binding_id: string, observable: boolean): Omit<FrameRecording, "items"> {
+  function describeRecording(binding_id: string, observable: boolean): Omit<FrameRecording, "items"> {
     const recording = recordings.get(binding_id);
     const active = recording !== undefined && recording.ends_at > clock.now();
     return { observable, recording_until: active ? new Date(recording.ends_at).toISOString() : null };
@@ -93,7 +93,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       // Recording replaces the processes of the binding, which serve the calls of every project.
       if (isOrgWide(bound)) requireWholeOrg(caller, "record the frames of a binding of the whole org");
       if (!isObservable(bound)) {
-        const message = "The frames of this plugin's protocol cannot be recorded.";
+        const message = `The frames of the binding ${binding_id} cannot be recorded: its protocol is not observable.`;
         throw new BackplaneError("request.invalid", message, { details: { binding_id } });
       }
       const action = seconds === 0 ? "frames.stop" : "frames.record";
@@ -103,7 +103,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
         const recording = recordings.get(binding_id);
         if (recording !== undefined) finish(binding_id, recording);
       }
-      return describe(binding_id, true);
+      return describeRecording(binding_id, true);
     },
     async list(caller, invocation_id) {
       requireOperator(caller, "read recorded frames");
@@ -114,7 +114,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       const only_calls = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
       const frames = recordings.get(row.binding_id)?.frames ?? [];
       const items = frames.filter((frame) => belongsToCall(frame, row, only_calls));
-      return { ...describe(row.binding_id, bound !== null && isObservable(bound)), items };
+      return { ...describeRecording(row.binding_id, bound !== null && isObservable(bound)), items };
     },
     close() {
       for (const id of recordings.keys()) drop(id);

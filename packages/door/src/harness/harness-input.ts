@@ -96,7 +96,7 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
   if (row.export_id !== call.export.id || row.binding_id !== call.binding_id) {
     throw new BackplaneError(
       "request.invalid",
-      `The execution ${id} belongs to ${row.export_id} of ${row.binding_id}.`,
+      `The execution ${id} belongs to the harness ${row.export_id} of ${row.binding_id}, which alone can resume it.`,
     );
   }
   if (row.status === "running")

@@ -50,32 +50,32 @@ export function accept(
     ending.result = typeof result === "string" ? null : (result as unknown as Json);
     return ending;
   }
-  if (typeof result === "string") return malformed(ending, result);
+  if (typeof result === "string") return endAsMalformed(ending, result);
   ending.result = result as unknown as Json;
   if (plan.checkOutput === null || result.is_error) return ending;
   if (result.structured_output === undefined) {
-    return malformed(ending, "structured_output is missing, and the tool has an output_schema");
+    return endAsMalformed(ending, "structured_output is missing, and the tool has an output_schema");
   }
   const checked = plan.checkOutput(result.structured_output);
   return mapMaybe(checked, (issues) =>
-    issues.length === 0 ? ending : malformed(ending, describe(issues[0]!)),
+    issues.length === 0 ? ending : endAsMalformed(ending, describeIssue(issues[0]!)),
   );
 }
 
 function acceptObject(ending: CallEnding, findIssue: (result: JsonObject) => string | null): CallEnding {
   const { result, status } = ending;
   if (status !== "succeeded") return ending;
-  if (!isObject(result)) return malformed(ending, "the result is not an object");
+  if (!isObject(result)) return endAsMalformed(ending, "the result is not an object");
   const issue = findIssue(result);
-  return issue === null ? ending : malformed(ending, issue);
+  return issue === null ? ending : endAsMalformed(ending, issue);
 }
 
-function malformed(ending: CallEnding, rule: string): CallEnding {
+function endAsMalformed(ending: CallEnding, rule: string): CallEnding {
   const error = { code: "malformed_response", message: `The plugin's response is invalid: ${rule}.` };
   return { ...ending, status: "failed", result: null, error, violations: ending.violations + 1 };
 }
 
-function describe(issue: SchemaIssue): string {
+function describeIssue(issue: SchemaIssue): string {
   return `structured_output${issue.path} ${issue.message}`;
 }
 

@@ -50,7 +50,7 @@ export async function invoke(door: Door, request: InvocationRequest): Promise<Ti
   return new LiveTicket(live);
 }
 
-/** Runs a recorded call to its end. Never rejects: the row is settled, or released to another node. */
+/** Runs a recorded call to its end. Never rejects: the call is settled or released. */
 export async function complete(door: Door, recorded: Recorded): Promise<void> {
   const { live } = recorded;
   const ending = await approveAndRun(door, recorded).catch((error: unknown) =>

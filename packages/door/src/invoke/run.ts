@@ -135,7 +135,10 @@ async function runAttempts(
       }
     }
     live.egress = mergeEgress(live.egress, outcome.egress, redactor);
-    const pause = backoff(host.retry.base_ms, isHarness(row) ? Math.min(live.starts + 1, 6) : attempts + 1);
+    const pause = computeBackoff(
+      host.retry.base_ms,
+      isHarness(row) ? Math.min(live.starts + 1, 6) : attempts + 1,
+    );
     const should_retry =
       live.stopped === null &&
       (isHarness(row) || attempts + 1 < host.retry.max_attempts) &&
@@ -298,7 +301,7 @@ export function isDelivery(row: InvocationRow): boolean {
   return row.export_kind === "hook" && row.requested_by === "kernel";
 }
 
-function backoff(base_ms: number, attempt: number): number {
+function computeBackoff(base_ms: number, attempt: number): number {
   return base_ms * 2 ** (attempt - 1);
 }
 

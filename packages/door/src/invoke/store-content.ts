@@ -1,7 +1,7 @@
 /**
  * Prepares the blocks of a tool's result for the record: one canonical form for all formats, and large data stored as an
- * artifact, so that the row, the tape and its watchers carry a reference. Omitted data is always replaced by a text
- * that says so.
+ * artifact, so that the row, the tape and its watchers carry a reference. A text block with the reason replaces data
+ * that is left out.
  */
 import { hash } from "node:crypto";
 import {

@@ -86,7 +86,7 @@ function isFromOwnProcess(
     const expected = runner.listenerProof?.(id) ?? null;
     return expected === null || (proof !== undefined && equalInConstantTime(proof, expected));
   }
-  // The call runs on another gateway. A sandboxed process could reach only that one.
+  // The call runs on another gateway. A sandboxed process could reach only that gateway.
   return execution_class === "inline" || grant?.host === true || !runner.health().sandbox.enabled;
 }
 

@@ -60,7 +60,7 @@ export class NodeLease {
 
   /**
    * How often the lease was acquired after it had expired, including the first time. Another gateway may own rows that
-   * were written before the latest one.
+   * were written before the latest acquisition.
    */
   get lapses(): number {
     return this.#lapses;
@@ -73,7 +73,7 @@ export class NodeLease {
     );
   }
 
-  /** Called after a late renewal: other gateways may have taken over work that was in flight here. */
+  /** Calls the listener after a late renewal: other gateways may have taken over work that was in flight here. */
   onLapsed(listener: () => void): void {
     this.#lapse_listeners.push(listener);
   }

@@ -67,7 +67,7 @@ export interface InvocationRequest {
    * token, and otherwise to `direct`.
    */
   context?: CallContext;
-  /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
+  /** Answers the plugin's requests during the call. A call that is resumed from its row has nobody to answer. */
   answerRequest?: AnswerPluginRequest;
   /** Set for a harness that has its own run, which is written with the row of the call. */
   harness_run?: HarnessRun;
@@ -160,7 +160,7 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   const checked_at = clock.monotonic();
   // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
   const resolved_root = door.authority.resolveRoot(caller);
-  // Cached values come without a promise, because each await costs a microtask even then (benchmark http.invoke).
+  // Cached values come without a promise, because an await costs a microtask even for a value (benchmark http.invoke).
   const prepared = awaitBoth(
     resolveBinding(door, request, resolveCallIds(caller, body).session_id ?? id),
     door.policies.getEffective(caller.scope),

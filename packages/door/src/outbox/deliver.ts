@@ -35,20 +35,20 @@ export interface DeliveryPayload {
 
 const LEASE_MS = 30_000;
 /**
- * How many jobs are reserved in advance for each one that may run at the same time. Jobs that one gateway reserves are
- * not available to the others that share the queue. If the queue is not shared, larger reads cost less per job
+ * How many jobs are reserved in advance for each job that may run at the same time. Jobs that one gateway reserves are
+ * not available to the other gateways that share the queue. If the queue is not shared, larger reads cost less per job
  * (benchmark hooks.delivery).
  */
 const RESERVED_SHARED = 1;
 const RESERVED_UNSHARED = 16;
 /**
- * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds
- * the memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
+ * How many new jobs of a lane are taken without a read, for each job that may run at the same time. The limit bounds
+ * the memory and the time that a job in the store can wait behind newer jobs: reads are in the order of the due times.
  */
 const UNREAD_UNSHARED = 64;
 /** How many jobs of all lanes are reserved in advance in a queue that is not shared. */
 const MAX_RESERVED = 4_000;
-/** How many deliveries may wait for their settlement, for each one that may run at the same time. */
+/** How many deliveries may wait for their settlement, for each delivery that may run at the same time. */
 const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
@@ -217,7 +217,7 @@ export class Deliverer {
       const reserved_count = this.#reserved.get(lane)?.length ?? 0;
       const room = this.#roomFor(limit, this.#slots.countInProgress(lane) + reserved_count);
       if (room <= 0 || hasEnough(reserved_count, limit)) continue;
-      // Lanes are sorted by due time, so the others are not due either.
+      // Lanes are sorted by due time, so the lanes after this one are not due either.
       if (due_in > 0) {
         next ??= due_in;
         break;
@@ -269,7 +269,7 @@ export class Deliverer {
    */
   #roomFor(limit: number, held: number): number {
     const room = limit * (1 + (this.#deps.store.shared ? RESERVED_SHARED : RESERVED_UNSHARED)) - held;
-    // A lane always gets as many as it may run at the same time, even if other lanes have reserved many.
+    // A lane may always reserve as many jobs as it may run at the same time, even if other lanes have reserved many.
     return Math.min(room, Math.max(limit - held, MAX_RESERVED - this.#reserved_ids.size));
   }
 
@@ -282,7 +282,8 @@ export class Deliverer {
   }
 
   /**
-   * 0 while the hook is paused or disabled. The deliveries of a removed hook are started, so that each of them ends.
+   * Returns 0 while the hook is paused or disabled. The deliveries of a removed hook are started, so that each of them
+   * ends.
    */
   async #readLimit(org_id: string, lane: string): Promise<number> {
     const { store, host } = this.#deps;
@@ -460,7 +461,7 @@ export class Deliverer {
   }
 }
 
-/** Whether the job is leased in the store. One that is only reserved is unchanged there. */
+/** Whether the job is leased in the store. A job that is only reserved is unchanged in the store. */
 function isLeased({ state }: Job): boolean {
   return state === "leased";
 }
@@ -478,7 +479,7 @@ export function acceptsDeliveries({ status, rollout, policy }: Binding): boolean
 /** The hook was disabled or its project was archived after the event, and either can be undone. */
 const WAIT_CODES: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
 
-/** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays with it. */
+/** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays there. */
 const NOT_STARTED_CODES: ReadonlySet<string> = new Set([
   "delivery.taken_over",
   "gateway_stopping",

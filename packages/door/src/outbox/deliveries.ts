@@ -65,9 +65,8 @@ export function createDeliveries(
     };
     if (!(await write(now, { audit }))) {
       const { status } = deliveryOf(await find(caller, id));
-      throw new BackplaneError("delivery.conflict", `The delivery ${id} is ${status}.`, {
-        details: { status },
-      });
+      const message = `The delivery ${id} is ${status} and cannot be ${action}ed.`;
+      throw new BackplaneError("delivery.conflict", message, { details: { status } });
     }
     changes.emit("deliveries.added", {});
     return deliveryOf(await find(caller, id));

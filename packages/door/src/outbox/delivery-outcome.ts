@@ -5,7 +5,7 @@ export function retryReasonOf(call: Pick<Invocation, "status" | "error">): strin
   return call.status === "succeeded" || hasFailedPermanently(call) ? null : errorText(call);
 }
 
-/** The error of a hook that answered `failed`. Such a delivery is complete; the text describes the failure. */
+/** The error of a hook that answered `failed`, which completes the delivery; null for any other outcome. */
 export function finalErrorOf(call: Pick<Invocation, "status" | "error">): string | null {
   return hasFailedPermanently(call) ? errorText(call) : null;
 }

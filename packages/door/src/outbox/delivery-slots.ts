@@ -17,7 +17,7 @@ export interface OpenedDelivery {
 
 /** The deliveries of a lane that have not ended. */
 interface LaneUse {
-  /** Those that are opening or active. */
+  /** Deliveries that are opening or active. */
   in_progress: number;
   active: number;
 }
@@ -33,7 +33,7 @@ const QUICK_HOOK_MS = 50;
 export class DeliverySlots {
   readonly #clock: Clock;
   readonly #concurrency: number;
-  /** Counted as they change, because every start compares them (benchmark hooks.delivery). */
+  /** Updated at every change, because every start reads the counts (benchmark hooks.delivery). */
   readonly #use = new Map<string, LaneUse>();
   #in_progress = 0;
   #active = 0;
@@ -110,7 +110,7 @@ export class DeliverySlots {
     }
   }
 
-  /** Called when the hook has ended, or the delivery ends without a call to it. */
+  /** Called when the hook has ended, or when the delivery ends without a call to the hook. */
   end(delivery: OpenedDelivery): void {
     const { job, stage, started_at } = delivery;
     if (stage === "ended") return;

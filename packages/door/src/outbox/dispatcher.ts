@@ -43,7 +43,7 @@ export class Dispatcher {
   #stopped = true;
   #unsubscribe: (() => void) | null = null;
 
-  /** `onJobs` is called after jobs were enqueued, with those that the store has reserved for this gateway. */
+  /** `onJobs` is called after jobs were enqueued, with the jobs that the store has reserved for this gateway. */
   constructor(deps: KernelDeps, onJobs: (due: Job[]) => void) {
     this.#deps = deps;
     this.#onJobs = onJobs;
@@ -81,7 +81,7 @@ export class Dispatcher {
     this.#scheduleIn(this.#has_lease ? this.#batchDelay() : TAKE_OVER_MS);
   }
 
-  /** The first event after a pause is dispatched immediately, and only those that follow soon are batched. */
+  /** The first event after a pause is dispatched immediately; only events that follow soon are batched. */
   #batchDelay(): number {
     return Math.max(0, this.#last_pass + BATCH_MS - this.#deps.clock.monotonic());
   }

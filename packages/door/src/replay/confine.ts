@@ -1,6 +1,6 @@
 /**
- * The binding that a replay uses instead of the stored one: its own processes, no network, no rights on the gateway or
- * the host, read-only mounts, and placeholders for secrets. A call with this grant can change nothing outside its
+ * The binding that a replay uses instead of the stored binding: its own processes, no network, no rights on the gateway
+ * or the host, read-only mounts, and placeholders for secrets. A call with this grant can change nothing outside its
  * sandbox.
  */
 import type { Binding, Grant, PluginExport, Protocol } from "@backplane/contract";

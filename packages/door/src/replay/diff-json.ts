@@ -7,7 +7,7 @@ const MAX_VALUE_CHARS = 200;
 /** The differences between two results, at most 20. An empty list means that they are equal. */
 export function diffJson(current: Json, candidate: Json): ReplayDifference[] {
   const differences: ReplayDifference[] = [];
-  compare("", current, candidate, differences);
+  collectDifferences("", current, candidate, differences);
   return differences;
 }
 
@@ -25,17 +25,22 @@ export function shapeOf(value: Json): Json {
   ) as JsonObject;
 }
 
-function compare(path: string, current: Json, candidate: Json, differences: ReplayDifference[]): void {
+function collectDifferences(
+  path: string,
+  current: Json,
+  candidate: Json,
+  differences: ReplayDifference[],
+): void {
   if (differences.length >= MAX_DIFFERENCES || current === candidate) return;
   if (Array.isArray(current) && Array.isArray(candidate)) {
     for (let i = 0; i < Math.max(current.length, candidate.length); i++)
-      compareItem(`${path}/${i}`, current[i], candidate[i], differences);
+      collectItemDifferences(`${path}/${i}`, current[i], candidate[i], differences);
     return;
   }
   if (isObject(current) && isObject(candidate)) {
     const [left, right] = [toComparable(current as JsonObject), toComparable(candidate as JsonObject)];
     for (const key of new Set([...Object.keys(left), ...Object.keys(right)]))
-      compareItem(
+      collectItemDifferences(
         `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`,
         left[key],
         right[key],
@@ -46,7 +51,7 @@ function compare(path: string, current: Json, candidate: Json, differences: Repl
   differences.push({ path, change: "changed", current: shorten(current), candidate: shorten(candidate) });
 }
 
-function compareItem(
+function collectItemDifferences(
   path: string,
   current: Json | undefined,
   candidate: Json | undefined,
@@ -56,7 +61,7 @@ function compareItem(
   if (current === undefined && candidate === undefined) return;
   if (current === undefined) differences.push({ path, change: "added", candidate: shorten(candidate!) });
   else if (candidate === undefined) differences.push({ path, change: "removed", current: shorten(current) });
-  else compare(path, current, candidate, differences);
+  else collectDifferences(path, current, candidate, differences);
 }
 
 /** A file is compared by its content. Its name and the call that produced it differ from run to run. */

@@ -39,7 +39,7 @@ import { reopen } from "../open/open.ts";
 import { confineBinding, isReadOnlyTool, isReplayable, placeholderSecrets } from "./confine.ts";
 import { diffJson, shapeOf } from "./diff-json.ts";
 
-/** How many recorded calls of each binding are searched for read-only ones. */
+/** How many recorded calls of each binding are searched for read-only calls. */
 const MAX_SCANNED = 5_000;
 const MAX_CALL_MS = 60_000;
 const MAX_AUDITED = 100;
@@ -133,7 +133,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     return report;
   };
 
-  /** Each version gets its own processes, even if others are running for real calls. */
+  /** Each version gets its own processes, even if other processes are running for real calls. */
   async function confine(
     binding: Binding,
     pack: Package,

@@ -15,7 +15,7 @@ const LEASE_MS = 600_000;
 const MAX_SWEEP_MS = 300_000;
 const STEP_ROWS = 500;
 const PAUSE_MS = 20;
-/** Expired tokens are kept for a day: they expire by the wall clock, and a running call may outlast that. */
+/** Expired tokens are kept for a day: they expire by the wall clock, and a running call may outlast that time. */
 const DELEGATIONS_MS = 86_400_000;
 const WAITED_TOO_LONG =
   "binding.not_active: The hook was paused or disabled for longer than dead letters are kept (retention.dead_jobs_days).";
@@ -35,7 +35,7 @@ export class Retention {
     if (this.#running !== null || this.#stopped) return;
     this.#running = this.sweep()
       .catch((error: unknown) => {
-        this.#deps.log.warn({ err: error }, "retention sweep failed; retrying at the next one");
+        this.#deps.log.warn({ err: error }, "retention sweep failed; retrying at the next sweep");
       })
       .finally(() => {
         this.#running = null;
@@ -88,7 +88,7 @@ export class Retention {
     return removed;
   }
 
-  /** Discards deliveries that have waited for a paused or disabled hook for longer than dead ones are kept. */
+  /** Discards deliveries that have waited for a paused or disabled hook for longer than dead deliveries are kept. */
   async #discardWaiting(deadline: number, keep_ms: number): Promise<number> {
     const { store, clock } = this.#deps;
     let discarded = 0;

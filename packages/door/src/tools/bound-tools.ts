@@ -1,7 +1,7 @@
 /**
  * Presents the tools of the gateway and of loaded kernel plugins to the door as bound exports of a package. These
- * bindings exist only in memory, exactly while the plugin is loaded. Their ids are stable, so recovery and durable
- * approvals find them again after a restart.
+ * bindings exist only in memory, and those of a plugin only while it is loaded. Their ids are stable, so recovery and
+ * durable approvals find them again after a restart.
  */
 
 import { hash } from "node:crypto";

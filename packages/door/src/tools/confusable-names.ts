@@ -1,7 +1,7 @@
 /**
  * Detects names that a person or a model could confuse (tools.precedence). Names are compared by their skeletons, in
  * the manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters removed, look-alikes
- * replaced by the Latin letter, case ignored.
+ * replaced by Latin letters, case ignored.
  */
 
 /** Characters that look like one or two Latin letters or like a hyphen, in lower case and after NFKD. */

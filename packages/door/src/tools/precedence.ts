@@ -19,7 +19,7 @@ export function originOf({ package: pack }: Pick<BoundPackage, "package">): Orig
 }
 
 /**
- * The bindings that a scope uses. A project's own binding replaces the org's binding of the same name while it takes
+ * The bindings that a scope uses. A project's own bindings replace the org's bindings of the same name while they take
  * all traffic. Tools that come with the gateway (core, workspace, bundled) are not replaced this way, only by
  * precedence.
  */
@@ -164,7 +164,7 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> 
   return { winners, losers };
 }
 
-/** The bindings of the package that has the name, which is what a name without a package refers to. */
+/** The bindings of the package that has the name. A name without a package refers to these bindings. */
 export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPackage[] {
   const groups = groupByCandidate(bounds);
   if (groups.length < 2) return bounds;

@@ -26,8 +26,8 @@ const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
 const DEBOUNCE_MS = 200;
 const CONCURRENCY = 4;
 /**
- * After `times` notifications in a row, each within the window of the one before, each further one doubles the delay,
- * so that a noisy server is not described constantly.
+ * After `times` notifications in a row, each within `within_ms` of the previous one, each further notification doubles
+ * the delay, at most `doublings` times, so that a noisy server is not described constantly.
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
@@ -47,7 +47,7 @@ interface WatchedServer {
   failures: number;
   /** The generation of the binding whose failure was published; null if the server was ready since. */
   reported_generation: number | null;
-  /** Notifications in a row, each within the window of the one before. */
+  /** Notifications in a row, each within the throttle window of the previous one. */
   notifications: number;
   notified_at: number;
   timer: Timer | null;

@@ -191,7 +191,7 @@ export function createServers(
           approved = true;
           const admitted = await checkAccess(request);
           const changed = changedParts(parts, (await readCoverage(request, admitted.bound)).parts);
-          if (changed.length > 0) throw approvalChanged(changed);
+          if (changed.length > 0) throw approvalChangedError(changed);
           return await send(request, admitted.bound, listener);
         },
       );
@@ -276,7 +276,7 @@ export function createServers(
   };
 }
 
-function approvalChanged(changed: string[]): BackplaneError {
+function approvalChangedError(changed: string[]): BackplaneError {
   const message = `The request changed after its approval was requested: ${changed.join(", ")}.`;
   return new BackplaneError("approval.changed", message, { details: { changed } });
 }

@@ -1,6 +1,6 @@
 /** private_key_jwt (RFC 7523): the client authenticates with a short-lived JWT that it signs with its private key. */
 import { createPrivateKey, type KeyObject, sign } from "node:crypto";
-import { signInFailed } from "./oauth-fetch.ts";
+import { signInFailedError } from "./oauth-fetch.ts";
 
 const LIFETIME_S = 300;
 const CURVES: Record<string, { alg: string; digest: string }> = {
@@ -34,7 +34,9 @@ export function parsePrivateKey(pem: string): KeyObject {
   try {
     return createPrivateKey(pem);
   } catch {
-    throw signInFailed("the private key cannot be read; write it as PKCS#8 in PEM, without a passphrase");
+    throw signInFailedError(
+      "the private key cannot be read; write it as PKCS#8 in PEM, without a passphrase",
+    );
   }
 }
 
@@ -44,7 +46,7 @@ function algorithmOf(key: KeyObject): { alg: string; digest: string | null } {
     return CURVES[curve];
   if (key.asymmetricKeyType === "rsa") return { alg: "RS256", digest: "sha256" };
   if (key.asymmetricKeyType === "ed25519") return { alg: "EdDSA", digest: null };
-  throw signInFailed("the private key must be RSA, Ed25519, or on the curve P-256, P-384 or P-521");
+  throw signInFailedError("the private key must be RSA, Ed25519, or on the curve P-256, P-384 or P-521");
 }
 
 function encodeJson(value: object): string {

@@ -7,7 +7,7 @@
 
 import type { Json, JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
-import { excerpt, type OAuthFetch, requireSafeUrl, signInFailed } from "./oauth-fetch.ts";
+import { excerpt, type OAuthFetch, requireSafeUrl, signInFailedError } from "./oauth-fetch.ts";
 
 export interface AuthorizationServer {
   issuer: string;
@@ -52,7 +52,7 @@ export async function discoverAuthorization(
   requireSafeUrl(issuer, "the authorization server in the server's metadata");
   const server_metadata = await fetchServerMetadata(fetch, issuer as string);
   if (server_metadata === null)
-    throw signInFailed(`${excerpt(issuer)} publishes no authorization server metadata`);
+    throw signInFailedError(`${excerpt(issuer)} publishes no authorization server metadata`);
   return { resource, scopes: readStrings(metadata.scopes_supported), server: server_metadata };
 }
 
@@ -70,14 +70,14 @@ async function fetchResourceMetadata(
     const { status, json } = await fetch.get(url);
     if (status === 200 && json !== null) return json;
     if (metadata_url !== null)
-      throw signInFailed(`the server refers to the metadata at ${excerpt(url)}, which cannot be read`);
+      throw signInFailedError(`the server refers to the metadata at ${excerpt(url)}, which cannot be read`);
   }
   return null;
 }
 
 function checkResource({ resource }: JsonObject, server: URL): string {
   if (typeof resource === "string" && coversServer(resource, server)) return resource;
-  throw signInFailed(`the server's metadata is for another resource, ${excerpt(resource)}`);
+  throw signInFailedError(`the server's metadata is for another resource, ${excerpt(resource)}`);
 }
 
 /** The resource must be this server or a parent of it, so that a token is never sent to another server. */
@@ -113,11 +113,13 @@ async function fetchServerMetadata(fetch: OAuthFetch, issuer: string): Promise<A
 
 function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationServer {
   if (!isSameIssuer(json.issuer, issuer)) {
-    throw signInFailed(`the metadata of ${excerpt(issuer)} has another issuer, ${excerpt(json.issuer)}`);
+    throw signInFailedError(`the metadata of ${excerpt(issuer)} has another issuer, ${excerpt(json.issuer)}`);
   }
   const challenges = readStrings(json.code_challenge_methods_supported) ?? [];
   if (!challenges.includes("S256")) {
-    throw signInFailed(`${excerpt(issuer)} does not declare support for PKCE with S256, which is required`);
+    throw signInFailedError(
+      `${excerpt(issuer)} does not declare support for PKCE with S256, which is required`,
+    );
   }
   const optional = (value: Json | undefined, label: string) =>
     value === undefined || value === null ? null : requireSafeUrl(value, label).href;

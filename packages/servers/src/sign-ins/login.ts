@@ -18,7 +18,7 @@ import {
 import { parsePrivateKey } from "./client-assertion.ts";
 import { type DiscoveredServer, discoverAuthorization } from "./discovery.ts";
 import { chooseClient, type GatewayUrls } from "./oauth-client.ts";
-import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
+import { excerpt, type OAuthFetch, signInFailedError } from "./oauth-fetch.ts";
 import { chooseScope } from "./scope.ts";
 import { requestTokens } from "./token-request.ts";
 
@@ -149,12 +149,12 @@ export async function redeemCode(
   const error = parameters.get("error");
   if (error !== null) {
     const description = parameters.get("error_description");
-    throw signInFailed(
+    throw signInFailedError(
       `the authorization server returned ${excerpt(error, 80)}${description === null ? "" : ` (${excerpt(description)})`}`,
     );
   }
   const code = parameters.get("code");
-  if (code === null || code === "") throw signInFailed("the redirect contains no code");
+  if (code === null || code === "") throw signInFailedError("the redirect contains no code");
   const grant_params = { grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri };
   return { source, tokens: await requestTokens(deps, fetch, source, grant_params) };
 }
@@ -164,7 +164,7 @@ function checkIssuer(actual: string | null, issuer: string, required: boolean): 
   if (actual === null && !required) return;
   if (actual === issuer) return;
   const description = actual === null ? "contains no issuer" : `has the issuer ${excerpt(actual)}`;
-  throw signInFailed(`the redirect ${description}; ${excerpt(issuer)} was expected`);
+  throw signInFailedError(`the redirect ${description}; ${excerpt(issuer)} was expected`);
 }
 
 function checkOptions({ client_id, client_secret, private_key, grant }: SignInBegin): void {

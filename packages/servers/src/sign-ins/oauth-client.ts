@@ -7,7 +7,7 @@
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { OAuthClient, SignInSession } from "@backplane/registry";
 import type { AuthorizationServer } from "./discovery.ts";
-import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
+import { excerpt, type OAuthFetch, signInFailedError } from "./oauth-fetch.ts";
 
 export interface OAuthClientOptions {
   client_id?: string | undefined;
@@ -80,7 +80,7 @@ async function register(
   const id = json?.client_id;
   if ((status !== 201 && status !== 200) || typeof id !== "string" || id === "") {
     const reason = typeof json?.error === "string" ? `, ${excerpt(json.error, 80)}` : "";
-    throw signInFailed(
+    throw signInFailedError(
       `${excerpt(server.issuer)} did not register the gateway as a client (HTTP ${status}${reason})`,
     );
   }

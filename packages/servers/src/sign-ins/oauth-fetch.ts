@@ -49,7 +49,7 @@ export function createOAuthFetch(
     body: string | null,
     timeout_ms = TIMEOUT_MS,
   ): Promise<OAuthResponse> {
-    if (runner.fetch === undefined) throw signInFailed("this gateway cannot send HTTP requests");
+    if (runner.fetch === undefined) throw signInFailedError("this gateway cannot send HTTP requests");
     const href = requireSafeUrl(url, "a URL of the sign-in").href;
     try {
       const response = await runner.fetch({
@@ -96,7 +96,7 @@ export function createOAuthFetch(
 export function requireSafeUrl(text: Json | undefined, label: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {
-    throw signInFailed(`${label} must be an https URL (or http on loopback), not ${excerpt(text)}`);
+    throw signInFailedError(`${label} must be an https URL (or http on loopback), not ${excerpt(text)}`);
   }
   return url;
 }
@@ -105,7 +105,7 @@ function isSafe({ protocol, hostname }: URL): boolean {
   return protocol === "https:" || (protocol === "http:" && LOOPBACK.has(hostname));
 }
 
-export function signInFailed(reason: string): BackplaneError {
+export function signInFailedError(reason: string): BackplaneError {
   return new BackplaneError("sign_in.failed", `The sign-in failed: ${reason}.`);
 }
 

@@ -5,7 +5,7 @@
  */
 import type { ServerChallenge } from "@backplane/ports";
 import type { DiscoveredServer } from "./discovery.ts";
-import { signInFailed } from "./oauth-fetch.ts";
+import { signInFailedError } from "./oauth-fetch.ts";
 
 const OFFLINE_ACCESS = "offline_access";
 /** The scope becomes part of a URL, the record and the audit log. */
@@ -26,7 +26,7 @@ export function chooseScope(
   );
   if (chosen === "") return null;
   if (chosen.length > SCOPE_CHARS)
-    throw signInFailed("the server lists more scopes than fit into a request; choose some with --scope");
+    throw signInFailedError("the server lists more scopes than fit into a request; choose some with --scope");
   return server.scopes?.includes(OFFLINE_ACCESS) ? unionScopes(chosen, OFFLINE_ACCESS) : chosen;
 }
 
@@ -35,7 +35,7 @@ export function isStepUp(challenge: ServerChallenge | null): boolean {
   return challenge?.error === "insufficient_scope";
 }
 
-/** Returns the scopes of both, each once. */
+/** Returns the scopes of both lists, each once. */
 export function unionScopes(first: string | null, second: string | null): string {
   const scopes = `${first ?? ""} ${second ?? ""}`.split(" ").filter((scope) => SCOPE.test(scope));
   return [...new Set(scopes)].join(" ");

@@ -96,7 +96,7 @@ export function createSignIns(
 
   async function begin(caller: Caller, id: string, options: SignInBegin): Promise<SignInStarted> {
     const bound = await requireManageable(caller, id, "sign in to a server");
-    if (hasOwnCredential(bound)) throw credentialConflict(bound);
+    if (hasOwnCredential(bound)) throw credentialConflictError(bound);
     const { binding } = bound;
     const fetch = createOAuthFetch(deps, binding.scope);
     const previous = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
@@ -299,7 +299,7 @@ export function createSignIns(
   };
 }
 
-function credentialConflict({ binding: { binding_id } }: BoundPackage): BackplaneError {
+function credentialConflictError({ binding: { binding_id } }: BoundPackage): BackplaneError {
   return new BackplaneError(
     "request.invalid",
     `Binding ${binding_id} has its own credential in the secret slot or header authorization.`,

@@ -6,7 +6,7 @@ import { BackplaneError, createRedactor, type JsonObject } from "@backplane/cont
 import type { KernelDeps } from "@backplane/ports";
 import { type OAuthClient, randomToken, type TokenSource, type Tokens } from "@backplane/registry";
 import { signClientAssertion } from "./client-assertion.ts";
-import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
+import { excerpt, type OAuthFetch, signInFailedError } from "./oauth-fetch.ts";
 
 type TokenDeps = Pick<KernelDeps, "clock" | "random">;
 
@@ -36,7 +36,7 @@ export async function requestTokens(
   const form = new URLSearchParams({ ...grant_params, resource: source.resource });
   const headers = authenticateClient(deps, source, form);
   const { status, json } = await fetch.postForm(source.token_endpoint, form, headers);
-  if (status !== 200 || json === null) throw tokenRefusal(source, grant_params, status, json);
+  if (status !== 200 || json === null) throw tokenRefusalError(source, grant_params, status, json);
   return readTokens(deps, json, grant_params);
 }
 
@@ -54,7 +54,7 @@ export async function revokeToken(
   const { status } = await fetch.postForm(source.revocation_endpoint, form, headers, REVOKE_MS);
   // The response body may repeat the token, so it is not quoted.
   if (status !== 200)
-    throw signInFailed(`${excerpt(source.issuer)} did not revoke the token (HTTP ${status})`);
+    throw signInFailedError(`${excerpt(source.issuer)} did not revoke the token (HTTP ${status})`);
 }
 
 export function isPermanentRefusal(error: unknown): boolean {
@@ -102,10 +102,10 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
 function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record<string, string>): Tokens {
   const { access_token, token_type, expires_in, refresh_token } = json;
   if (typeof access_token !== "string" || !/^[\x21-\x7e]{1,16384}$/.test(access_token)) {
-    throw signInFailed("the authorization server's response contains no valid access_token");
+    throw signInFailedError("the authorization server's response contains no valid access_token");
   }
   if (typeof token_type !== "string" || token_type.toLowerCase() !== "bearer") {
-    throw signInFailed(
+    throw signInFailedError(
       `the authorization server issues tokens of type ${excerpt(token_type, 40)}, not Bearer`,
     );
   }
@@ -122,7 +122,7 @@ function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record
   };
 }
 
-function tokenRefusal(
+function tokenRefusalError(
   { issuer, client }: TokenSource,
   grant_params: Record<string, string>,
   status: number,

@@ -58,7 +58,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   ): Promise<BackplaneError | null> {
     const challenge = parseChallenge(error.details);
     const { binding } = bound;
-    if (hasOwnCredential(bound)) return credentialRefused(bound, challenge);
+    if (hasOwnCredential(bound)) return credentialRefusedError(bound, challenge);
     const { org_id, binding_id } = bindingKeyOf(bound);
     const session = findSession(bound, await readStoredSignIn(deps, org_id, binding_id));
     if (session === null) {
@@ -133,7 +133,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       const renewing_until = stored?.row.renewing_until ?? 0;
       if (await writeSignIn(deps, key, stored, record, { renewing_until })) break;
     }
-    return signInNeeded(bound, reason, challenge);
+    return signInNeededError(bound, reason, challenge);
   }
 
   const tokens: SignInTokens = {
@@ -173,7 +173,7 @@ function digestCredential(token: string): string {
   return hash("sha256", `Bearer ${token}`, "hex");
 }
 
-function signInNeeded(bound: BoundPackage, reason: string, challenge: ServerChallenge): BackplaneError {
+function signInNeededError(bound: BoundPackage, reason: string, challenge: ServerChallenge): BackplaneError {
   const fix = loginCommand(bound);
   return new BackplaneError("sign_in.needed", `${reason}: ${fix}`, {
     details: { binding_id: bound.binding.binding_id, http_status: challenge.status },
@@ -181,7 +181,7 @@ function signInNeeded(bound: BoundPackage, reason: string, challenge: ServerChal
   });
 }
 
-function credentialRefused({ binding }: BoundPackage, { status }: ServerChallenge): BackplaneError {
+function credentialRefusedError({ binding }: BoundPackage, { status }: ServerChallenge): BackplaneError {
   const message = `The MCP server of ${binding.package_id} rejected the credential of its binding (HTTP ${status}).`;
   return new BackplaneError("plugin_failed", message, {
     details: { http_status: status },

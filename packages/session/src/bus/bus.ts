@@ -1,6 +1,7 @@
 /**
  * The kernel's event bus: in memory, one FIFO queue per session, a closed catalog of kinds, and a scope on every event.
- * A session takes memory only while it has events. Plugins and parts of the kernel publish and subscribe through ports.
+ * A session takes memory only while it has events or running handlers. Plugins and parts of the kernel publish and
+ * subscribe through ports.
  */
 
 import { BUS_LIMITS, type BusEvent, IdTable, KERNEL_SESSION } from "@backplane/contract";
@@ -22,7 +23,10 @@ import { type HandlerFailure, Requests } from "./requests.ts";
 import { Routes, type Subscriber } from "./routes.ts";
 import { type ScopeSessions, SessionQueue } from "./session-queue.ts";
 
-/** Handlers of these kinds have the deadline of their call, all others the limit of their category (bus.isolation). */
+/**
+ * The tools and providers that answer these kinds have the deadline of the call; all other handlers have the limit of
+ * their category (bus.isolation).
+ */
 const KINDS_WITH_CALL_TIMEOUT: ReadonlySet<string> = new Set(["tool.call.request", "llm.call.request"]);
 /** `RESOLVED.then(run)` schedules a microtask like `queueMicrotask(run)`, but is cheaper (benchmark bus.dispatch). */
 const RESOLVED = Promise.resolve();

@@ -137,7 +137,7 @@ export class Dispatch {
     }
   }
 
-  /** Tools and providers have their call's deadline, all other handlers the limit of their category (bus.isolation). */
+  /** Tools and providers have the deadline of their call; other handlers have the limit of their category. */
   #timeoutFor(category: PluginCategory | null, event: BusEvent): number {
     const { limits, call_timeouts } = this.#deps;
     if (category === null) return limits.handler_ms;

@@ -79,7 +79,7 @@ export class PublishRules {
     const prefix = extensionPrefix(kind);
     if (prefix === null) throw this.#unknownKindError(kind);
     if (!this.#publisher.prefixes.includes(prefix)) {
-      throw denied(
+      throw deniedError(
         `${this.#publisher.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`,
       );
     }
@@ -100,11 +100,11 @@ export class PublishRules {
     }
     if (session_id === KERNEL_SESSION) {
       if (rule.session === "own")
-        throw denied(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
+        throw deniedError(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
       return;
     }
     if (rule.session === "kernel")
-      throw denied(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
+      throw deniedError(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
     if (this.#publisher.category === null) return;
     const is_reply_to_model_call =
       this.#publisher.category === "llm-provider" && kind.startsWith("llm.call.");
@@ -113,23 +113,25 @@ export class PublishRules {
       !isBridgeOf(this.#publisher.name, session_id) &&
       !(is_reply_to_model_call && isModelBridge(session_id))
     ) {
-      throw denied(
+      throw deniedError(
         `${this.#publisher.name} may not publish on ${session_id}: the session is private to another plugin`,
       );
     }
     // A turn on the session of a bridge would fail in plugins that may not publish there, and count against them.
     if (kind === "user.message.received" && session_id.startsWith(BRIDGE_PREFIX)) {
-      throw denied(`${kind} may not be published on ${session_id}: the session of a bridge has no turns`);
+      throw deniedError(
+        `${kind} may not be published on ${session_id}: the session of a bridge has no turns`,
+      );
     }
     if (rule.never_in_child && session_id.includes(AGENT_SEPARATOR)) {
-      throw denied(`only the kernel may publish ${kind} on the session of a sub-agent`);
+      throw deniedError(`only the kernel may publish ${kind} on the session of a sub-agent`);
     }
   }
 
   #unknownKindError(kind: string): BackplaneError {
     if (isBusKind(kind)) {
       const { name, category } = this.#publisher;
-      return denied(
+      return deniedError(
         `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind`,
       );
     }
@@ -148,7 +150,7 @@ function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKin
   return spec.from === category;
 }
 
-function denied(message: string): BackplaneError {
+function deniedError(message: string): BackplaneError {
   return new BackplaneError("policy.denied", message, {
     fix: "Publish only kinds of the plugin's category, and only on sessions of its conversations.",
   });

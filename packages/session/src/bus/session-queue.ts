@@ -22,7 +22,7 @@ export interface ScopeSessions extends RouteCache {
 export class SessionQueue {
   readonly scope: ScopeSessions;
   readonly id: string;
-  /** The number of handlers of the current event that are still running. */
+  /** The number of running handlers that the next event waits for. */
   pending = 0;
   /** True while delivery runs or is scheduled. */
   scheduled = false;

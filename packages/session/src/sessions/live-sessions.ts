@@ -20,7 +20,7 @@ export class LiveSessions {
   /** Returns a function that releases the session; calls after the first have no effect. */
   acquire(key: SessionKey): () => void {
     const { scope, workspace, session_id } = key;
-    const uses = this.#usesOf(scope);
+    const uses = this.#getUses(scope);
     let use = uses.get(session_id);
     if (use === undefined) {
       use = { key, count: 0 };
@@ -48,7 +48,7 @@ export class LiveSessions {
     return use?.key ?? { scope: { org_id, project_id }, workspace: DEFAULT_WORKSPACE, session_id };
   }
 
-  #usesOf({ org_id, project_id }: Scope): IdTable<SessionUse> {
+  #getUses({ org_id, project_id }: Scope): IdTable<SessionUse> {
     let projects = this.#scopes.get(org_id);
     if (projects === undefined) {
       projects = new Map();

@@ -119,7 +119,7 @@ export function createPersister(deps: PersisterDeps): Persister {
   const listeners = new Set<WrittenListener>();
   const holds = new Map<string, TurnHold>();
 
-  const queueFor = (key: SessionKey): TapeQueue => {
+  const getQueue = (key: SessionKey): TapeQueue => {
     const name = sessionMapKey(key);
     let queue = queues.get(name);
     if (queue === undefined) {
@@ -261,7 +261,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     transaction: QueuedWrite["transaction"],
   ): Promise<AppendedEntries | null> =>
     new Promise((resolve, reject) => {
-      const queue = queueFor(key);
+      const queue = getQueue(key);
       queue.writes.push({ items, done: { resolve, reject }, transaction });
       startDraining(queue);
     });
@@ -275,7 +275,7 @@ export function createPersister(deps: PersisterDeps): Persister {
         await enqueue(key, items, null);
         return;
       }
-      const queue = queueFor(key);
+      const queue = getQueue(key);
       if (queue.best_effort >= MAX_BEST_EFFORT) {
         reportLoss(queue, 1, new Error("the queue for best-effort entries is full: the store is too slow"));
         return;

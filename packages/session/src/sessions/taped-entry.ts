@@ -111,8 +111,8 @@ function withReferences(payload: JsonObject): JsonObject {
 }
 
 /**
- * JSON of shared messages, which every model call of a session repeats: the digest of a long context would otherwise
- * serialize the whole context again for each call (benchmark loop.turn).
+ * The JSON of shared messages. Every model call of a session repeats its messages, so without this cache each digest
+ * would serialize the whole context again (benchmark loop.turn).
  */
 const json_cache = new WeakMap<object, string>();
 const MAX_CACHED_LENGTH = 4_096;

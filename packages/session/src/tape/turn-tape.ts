@@ -1,7 +1,7 @@
 /**
- * Records the tool calls of a turn. The `tool_call` entry is written in one transaction with the invocation's row, the
- * outcome in one transaction with the settlement, so that after a crash every call on a tape has a row and every
- * settled row has its outcome on the tape. Events are published after the commit.
+ * Records the tool calls of a turn. The `tool_call` entry is written in one transaction with the invocation's row, and
+ * the outcome in one transaction with the settlement. After a crash, every call on a tape therefore has a row or a
+ * recorded refusal, and every settled row has its outcome on the tape. Events are published after the commit.
  */
 
 import { type BusEvent, codeOf, type JsonObject } from "@backplane/contract";
