@@ -77,7 +77,7 @@ test.each([
   ["https://*", false],
   ["https://example.com/*", true],
   ["*.example.com", true],
-])("rejects a URL pattern whose host is not fixed: %s is accepted: %s", (pattern, valid) => {
+])("accepts the pattern %s, unless it is a URL whose host is not fixed: %s", (pattern, valid) => {
   const body = { tool: "fetch", arguments: { url: { matches: pattern } } };
   expect(AllowRuleCreateSchema.safeParse(body).success).toBe(valid);
 });

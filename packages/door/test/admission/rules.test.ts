@@ -88,7 +88,7 @@ const ruleHit = (action: RuleHit["action"]): RuleHit => ({
   reason: "why",
 });
 
-test("keeps the list of rules and their order", () => {
+test("applies the admission rules in this order", () => {
   expect(RULES.map(({ name }) => name)).toEqual([
     "stopping",
     "authority",

@@ -244,7 +244,7 @@ test("a rule does not cover a call whose arguments raise the risk above its maxi
   );
 });
 
-test("respects the ceiling of the policy, even for existing rules", async () => {
+test("applies the policy's lasting_approvals ceiling, even to existing rules", async () => {
   const fixture = await createDevkitKernel();
   const { kernel } = fixture;
   const rule = await addRule(fixture, { tool: "write" });

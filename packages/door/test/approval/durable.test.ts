@@ -1,4 +1,4 @@
-/** Approvals that outlive their gateway, or are answered on another one. */
+/** Approvals that outlive their gateway, or are answered on another gateway. */
 
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";

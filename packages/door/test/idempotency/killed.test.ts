@@ -1,4 +1,4 @@
-/** The gateway is killed before each write of a call with a key, and the client repeats its request. */
+/** The gateway is killed before different writes of a call with a key, and the client repeats its request. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -36,7 +36,7 @@ async function runGateway(
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
-test("never runs the work of a repeated request twice, no matter when the gateway was killed", async () => {
+test("never runs the work of a repeated request twice after a kill before any of the first writes", async () => {
   const complete_run = await runGateway(join(dir, "whole.db"), 0);
   const [statements_before, , statements_after] = complete_run.printed.map(Number) as [
     number,

@@ -36,7 +36,7 @@ verifies(
     expect((await ticket.settled).status).toBe("succeeded");
     const late = approvals.answer(admin, approval.id, { response: "reject" });
     await expect(late).rejects.toMatchObject({ code: "approval.closed" });
-    // Identical calls in that session run without approval; any other call needs its own.
+    // Identical calls in that session run without approval; any other call needs its own approval.
     expect(
       (await fixture.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,
     ).toBeNull();

@@ -6,7 +6,7 @@ import { type Recorded, record } from "../../src/invoke/record.ts";
 import { run } from "../../src/invoke/run.ts";
 import type { Opened } from "../../src/open/open.ts";
 
-/** A value with the fields of a branded one, but without the brand. */
+/** A value with the fields of a branded value, but without the brand. */
 type LookAlike<T> = { [K in keyof T as K extends string ? K : never]: T[K] };
 
 /** Never called. `tsc -p tsconfig.test.json` fails if one of these lines compiles. */
@@ -32,7 +32,7 @@ export function skippingAGateDoesNotCompile(
   void run(door, forged);
 }
 
-test("exports gates as functions and no constructor of their values", async () => {
+test("exports the gates, but no constructor of their branded values", async () => {
   const modules = await Promise.all([
     import("../../src/open/open.ts"),
     import("../../src/admission/admit.ts"),

@@ -59,7 +59,7 @@ describe("a direct call to a hook", () => {
       expect(item).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
   });
 
-  test("passes the event marked as a test, even if the caller denies that", async () => {
+  test("marks the event as a test, even if the caller sets test to false", async () => {
     const fixture = await createInputKernel();
     const event = buildCompleteEvent("run.completed");
     for (const input of [event, { ...event, test: false }]) {

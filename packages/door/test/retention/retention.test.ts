@@ -51,7 +51,7 @@ const findRecords = async (fixture: TestKernel, id: string) => ({
   call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 
-test("deletes each kind of data after its retention period and keeps calls", async () => {
+test("deletes events, dead jobs and progress after their retention periods and keeps calls", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const id = await leaveOldData(fixture);
   const retention = new Retention(fixture.deps);

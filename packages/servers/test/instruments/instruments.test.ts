@@ -31,7 +31,7 @@ function instrumentManifest(
   };
 }
 
-/** Records the order in which plugins are described, and makes those in `broken` fail. */
+/** Records the order in which plugins are described, and fails for the plugins in `broken`. */
 class InstrumentRunner extends ScriptedRunner {
   described: string[] = [];
   broken = new Set<string>();

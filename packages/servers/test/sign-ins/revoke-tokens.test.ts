@@ -1,4 +1,4 @@
-/** Tokens that are no longer stored are revoked at the authorization server, and no removal waits for that. */
+/** Tokens that are no longer stored are revoked at the authorization server, without delaying a removal. */
 import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
