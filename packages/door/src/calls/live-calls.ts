@@ -74,7 +74,7 @@ export class LiveCall {
   remaining_ms: number;
   /** When the authority of the caller was last read, on the monotonic clock. */
   checked_at = Number.NEGATIVE_INFINITY;
-  /** The coverage that a person approved; null if the call needed no approval. */
+  /** The coverage that a person approved while the call was live on this node; otherwise null. */
   approved: Coverage | null = null;
   /** Whether the code of the plugin may have seen the call, in any attempt. */
   dispatched = false;

@@ -1,7 +1,7 @@
 /**
  * Tools that are bound but not in the catalog: tools whose changed definition nobody has accepted yet, tools of
  * bindings that accept no calls, and tools of the org that a project's own binding replaces. Each has the reason and
- * the command that makes it available. The list is computed only for complete listings, never for a turn.
+ * the command that makes it available. The list is computed for complete listings and explanations, never for a turn.
  */
 
 import {

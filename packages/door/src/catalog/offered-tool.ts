@@ -1,6 +1,6 @@
 /**
- * A tool as it is offered to models and, with more details, to clients. Everything that does not depend on the caller
- * is computed once per plan, because the catalog is rebuilt often.
+ * A tool as it is offered to models and, with more details, to clients. The expensive parts do not depend on the caller
+ * and are computed once per plan, because the catalog is rebuilt often.
  */
 
 import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";

@@ -1,7 +1,8 @@
 /**
- * Runs the periodic duties of the kernel: they extend the leases of slots, events and deliveries, recover the work of
- * dead nodes and start the retention sweep. Duties run one after the other; a duty that fails is logged and runs again
- * at the next beat. An idle kernel has no other timer, except the timer of its `NodeLease` if the store is shared.
+ * Runs the periodic duties of the kernel: they renew leases of slots, deliveries and the dispatcher, apply cancel
+ * requests, recover the work of dead nodes and start the retention sweep. Duties run one after the other; a duty that
+ * fails is logged and runs again at the next beat. An idle kernel has no other timer, except the timer of its
+ * `NodeLease` if the store is shared.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
 

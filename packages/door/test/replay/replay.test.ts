@@ -247,7 +247,7 @@ test("refuses a replay without the sandbox, of an unknown package, or by a calle
   await expect(replay(off, candidate)).rejects.toMatchObject({ code: "sandbox.unavailable" });
 });
 
-/** Describes a tool with a read-only hint, taken from `hinted` for each successive description, and one without hints. */
+/** Describes a tool without hints and a tool whose read-only hint `hinted` gives for each description in turn. */
 function describeServer(fixture: TestKernel, hinted: readonly boolean[]): void {
   let described = 0;
   fixture.runner.description = () => {
