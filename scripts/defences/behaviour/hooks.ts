@@ -179,8 +179,8 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a failed pass is repeated",
     file: DISPATCH,
-    from: "if (failed && !this.#stopped) this.#scheduleIn(RETRY_MS);",
-    to: "if (failed) return;",
+    from: "if (has_failed && !this.#stopped) this.#scheduleIn(RETRY_MS);",
+    to: "if (has_failed) return;",
     tests: DISPATCHER_TESTS,
     hangs: true,
   },

@@ -108,15 +108,15 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "context: calls of one step are one message",
     file: CONTEXT,
-    from: "open !== null && open.step === step && (step !== undefined || open.results.size === 0)",
-    to: "open !== null && open.results.size === 0",
+    from: "group !== null && group.step === step && (step !== undefined || group.results.size === 0)",
+    to: "group !== null && group.results.size === 0",
     tests: CONTEXT_TESTS,
   },
   {
     defence: "context: calls without a step end at their first result",
     file: CONTEXT,
-    from: "(step !== undefined || open.results.size === 0)",
-    to: "(step !== undefined || open.results.size >= 0)",
+    from: "(step !== undefined || group.results.size === 0)",
+    to: "(step !== undefined || group.results.size >= 0)",
     tests: CONTEXT_TESTS,
   },
   {
@@ -304,8 +304,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "persister: entries of a session without a tape are not reported as lost",
     file: PERSISTER,
-    from: 'lost > 0 && !taken_over && codeOf(error) !== "session.not_found"',
-    to: "lost > 0 && !taken_over",
+    from: 'lost > 0 && !was_taken_over && codeOf(error) !== "session.not_found"',
+    to: "lost > 0 && !was_taken_over",
     tests: PERSISTER_TESTS,
   },
   {

@@ -121,8 +121,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const listed_tools: ListedTool[] = [];
     let search: ListedTool | null = null;
     for (const { name, origin, plan } of winners.values()) {
-      const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const listing_denial = admins_only ? ADMINS_ONLY : findListingDenial(caller, plan, policy);
+      const is_for_admins = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
+      const listing_denial = is_for_admins ? ADMINS_ONLY : findListingDenial(caller, plan, policy);
       const denial = listing_denial ?? findLoadError(plan);
       const view = getSharedView(plan);
       const tool = buildOfferedTool(view, origin, plan, policy, deps.isLegacy(plan.bound));

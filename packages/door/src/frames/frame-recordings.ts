@@ -76,8 +76,8 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
 
   function describeRecording(binding_id: string, observable: boolean): Omit<FrameRecording, "items"> {
     const recording = recordings.get(binding_id);
-    const active = recording !== undefined && recording.ends_at > clock.now();
-    return { observable, recording_until: active ? new Date(recording.ends_at).toISOString() : null };
+    const is_active = recording !== undefined && recording.ends_at > clock.now();
+    return { observable, recording_until: is_active ? new Date(recording.ends_at).toISOString() : null };
   }
 
   function isObservable(bound: BoundPackage): boolean {

@@ -48,11 +48,11 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   if (isDelivery(row)) {
     return await endWithUnknownOutcome(door, live, "The hook delivery is retried under the same id.");
   }
-  const resumable = isResumable(row);
+  const is_resumable = isResumable(row);
   if (!mayRunAgain(door, row)) {
     return await endWithUnknownOutcome(door, live, `A ${row.effect_class} call is never run twice.`);
   }
-  if (!resumable && row.retry_count >= door.deps.host.retry.max_attempts) {
+  if (!is_resumable && row.retry_count >= door.deps.host.retry.max_attempts) {
     return await endWithUnknownOutcome(door, live, "The call had no attempts left.");
   }
   try {
@@ -169,8 +169,8 @@ export async function resumeApprovals(door: Door): Promise<number> {
 
 async function resumeApproval(door: Door, row: InvocationRow, approval: Approval): Promise<void> {
   const live = door.live.add(row);
-  const expired = approval.status === "pending" && !approval.durable;
-  if (expired && (await endApproval(door.deps, approval, { status: "expired" }))) {
+  const has_expired = approval.status === "pending" && !approval.durable;
+  if (has_expired && (await endApproval(door.deps, approval, { status: "expired" }))) {
     const message = "The gateway stopped before anybody answered the approval.";
     await settle(door, live, failedWith("approval.expired", message));
     return;

@@ -47,10 +47,10 @@ export class NodeLease {
   }
 
   async stop(): Promise<void> {
-    const started = !this.#stopped;
+    const was_started = !this.#stopped;
     this.#stopped = true;
     this.#timer?.stop();
-    if (started) await this.#deps.store.leases.release(this.#name, this.#deps.node_id);
+    if (was_started) await this.#deps.store.leases.release(this.#name, this.#deps.node_id);
   }
 
   /** Whether calls may be started. */
@@ -99,10 +99,10 @@ export class NodeLease {
       this.#in_contact_since = null;
       throw error;
     }
-    const late = requested_at >= this.#expires_at;
+    const is_late = requested_at >= this.#expires_at;
     this.#expires_at = requested_at + this.#ttl * (1 - CLOCK_RATE_MARGIN);
-    if (late || this.#in_contact_since === null) this.#in_contact_since = this.#now();
-    if (!late) return;
+    if (is_late || this.#in_contact_since === null) this.#in_contact_since = this.#now();
+    if (!is_late) return;
     this.#lapses++;
     for (const listener of this.#lapse_listeners) listener();
   }

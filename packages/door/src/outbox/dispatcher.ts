@@ -97,7 +97,7 @@ export class Dispatcher {
   }
 
   async #dispatch(): Promise<void> {
-    let failed = false;
+    let has_failed = false;
     // The delay is measured from the start of a pass. If it were measured from the end, events that are written during
     // a long pass would wait another BATCH_MS.
     this.#last_pass = this.#deps.clock.monotonic();
@@ -106,12 +106,12 @@ export class Dispatcher {
     } catch (error) {
       this.#cursor = null;
       this.#deps.log.warn({ err: error }, "could not dispatch the outbox; retrying");
-      failed = true;
+      has_failed = true;
     }
     this.#pass_running = null;
     const again = this.#again;
     this.#again = false;
-    if (failed && !this.#stopped) this.#scheduleIn(RETRY_MS);
+    if (has_failed && !this.#stopped) this.#scheduleIn(RETRY_MS);
     else if (again) this.#schedule();
   }
 

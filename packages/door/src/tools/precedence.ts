@@ -175,8 +175,8 @@ export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPac
 function describeCollision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
   const description = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
   const conflict = `${label(holder)} has ${description}`;
-  const failed = loser.origin === "plugin" && holder.origin === "plugin";
-  if (!failed) return { status: "skipped", reason: `${conflict}; ${PRECEDENCE_REASONS[holder.origin]}` };
+  const is_failure = loser.origin === "plugin" && holder.origin === "plugin";
+  if (!is_failure) return { status: "skipped", reason: `${conflict}; ${PRECEDENCE_REASONS[holder.origin]}` };
   const error = loser.instrument ? `${INSTRUMENT_COLLISION}: ` : "";
   return {
     status: "failed",

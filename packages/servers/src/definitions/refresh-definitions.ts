@@ -83,9 +83,9 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       watch.failures++;
       scheduleDescription(binding_id, watch, pause);
     }
-    const repeated = row.error !== null && watch.reported_generation === generation;
+    const is_repeated = row.error !== null && watch.reported_generation === generation;
     watch.reported_generation = row.error === null ? null : generation;
-    if (!repeated) publishResult(bound, row, watch.failures, scope);
+    if (!is_repeated) publishResult(bound, row, watch.failures, scope);
   }
 
   function publishResult(

@@ -111,13 +111,13 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
         const tokens = await requestTokens(deps, fetch, requested, grantParametersOf(requested));
         return await storeRenewed(bound, locked, { ...requested, ...tokens });
       } catch (error) {
-        const permanent = isPermanentRefusal(error);
+        const is_permanent = isPermanentRefusal(error);
         const { message } = error as Error;
-        const record = permanent
+        const record = is_permanent
           ? { ...stored.record, needed: message, session: { ...session, refresh_token: null } }
           : stored.record;
         await writeSignIn(deps, key, locked, record);
-        if (permanent) return false;
+        if (is_permanent) return false;
         throw error;
       }
     }

@@ -145,12 +145,12 @@ export function createSignIns(
     const now = clock.now();
     const login = await store.sign_ins.openLogin(tokenHash(ticket), tokenHash(secret), now);
     if (login === null) throw new BackplaneError("sign_in.expired");
-    const first = isOpenedBy(login, [secret]);
-    if (!first && !isOpenedBy(login, browser)) throw refuseOtherBrowser(login);
+    const is_first_browser = isOpenedBy(login, [secret]);
+    if (!is_first_browser && !isOpenedBy(login, browser)) throw refuseOtherBrowser(login);
     const { authorization_url, redirect_uri } = openPendingLogin(deps, login);
     return {
       authorization_url,
-      secret: first ? secret : null,
+      secret: is_first_browser ? secret : null,
       secure: redirect_uri.startsWith("https:"),
       lasts_ms: login.expires_at - now,
     };

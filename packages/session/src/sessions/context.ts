@@ -75,8 +75,8 @@ export class ContextBuilder {
   }
 
   get size(): number {
-    const open = this.#group === null ? 0 : 1 + this.#group.calls.length;
-    return this.#messages.length + open + this.#deferred.length;
+    const open_count = this.#group === null ? 0 : 1 + this.#group.calls.length;
+    return this.#messages.length + open_count + this.#deferred.length;
   }
 
   messages(): ChatMessage[] {
@@ -116,9 +116,9 @@ export class ContextBuilder {
   #addCall({ id, name, args }: JsonObject, step: Json | undefined): void {
     const call = { id: textOf(id), name: textOf(name), args: (args ?? {}) as JsonObject };
     this.#countChars(args ?? {});
-    const open = this.#group;
+    const group = this.#group;
     // Calls without a step (blocks added by a client) form one group until the first result.
-    const joins = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
+    const joins = group !== null && group.step === step && (step !== undefined || group.results.size === 0);
     if (!joins) {
       this.#closeGroup();
       const text = this.#answer?.ids.includes(call.id) === true ? this.#answer.text : "";

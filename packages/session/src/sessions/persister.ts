@@ -173,8 +173,8 @@ export function createPersister(deps: PersisterDeps): Persister {
       return;
     }
     const turn_hold = holds.get(queue.name);
-    const taken_over = codeOf(error) === "run.taken_over" && turn_hold !== undefined;
-    if (taken_over) deps.onTakenOver(turn_hold.hold);
+    const was_taken_over = codeOf(error) === "run.taken_over" && turn_hold !== undefined;
+    if (was_taken_over) deps.onTakenOver(turn_hold.hold);
     if (transactional !== null && batch.length > 0) {
       // The error concerns the transaction's own record; the entries before it are written without it.
       requeue(queue, batch);
@@ -183,7 +183,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     }
     const lost = batch.filter(({ done }) => done === null).length;
     // Events of a session without a tape, or of a turn that another gateway continues, are not a loss.
-    if (lost > 0 && !taken_over && codeOf(error) !== "session.not_found") reportLoss(queue, lost, error);
+    if (lost > 0 && !was_taken_over && codeOf(error) !== "session.not_found") reportLoss(queue, lost, error);
     for (const { done } of batch) done?.reject(error);
     transactional?.done?.reject(error);
   };
