@@ -13,12 +13,14 @@ import {
   canonicalJson,
   definedFields,
   type JsonObject,
+  type Package,
 } from "@backplane/contract";
 import {
   buildAudit,
   type Caller,
   type ChangeRecords,
   HOST_ADMIN,
+  hasRole,
   type KernelDeps,
   requireWholeOrg,
 } from "@backplane/ports";
@@ -35,6 +37,7 @@ import type { Claim } from "./claims.ts";
 import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
 import { isServer, type NameAuthority } from "./name-authority.ts";
+import { requireSameSource } from "./package-source.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -106,6 +109,7 @@ export function createBindingPlanner(
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
     const checked = await findExport(packages, scope.org_id, body);
+    if (!hasRole(caller.role, "admin")) await requireSourceOfOrg(scope, checked.package);
     const other_versions = (await listInScope(scope, body.package_id)).filter(
       ({ export_id, package_version }) =>
         export_id === body.export_id && package_version !== body.package_version,
@@ -145,11 +149,21 @@ export function createBindingPlanner(
     };
     if (other_versions[0] !== undefined) {
       const from = await findExport(packages, scope.org_id, other_versions[0]);
+      requireSameSource(other_versions[0], from.package, checked.package);
       const from_version = { binding: other_versions[0], checked: from };
       held.require(caller, from_version, { binding: draft, checked }, policy);
     }
     const { row, names } = await checkDraft(caller, checked, draft, null);
     return { before: null, row, checked, names, records: buildRecords(caller, row, "binding.create") };
+  }
+
+  /** Policies of the org match tools by name, and a binding of a project takes the names from a binding of the org. */
+  async function requireSourceOfOrg({ org_id, project_id }: Binding["scope"], to: Package): Promise<void> {
+    if (project_id === null) return;
+    for (const bound of await listInScope({ org_id, project_id: null }, to.package_id)) {
+      const from = await packages.find(org_id, bound.package_id, bound.package_version);
+      if (from !== null) requireSameSource(bound, from, to);
+    }
   }
 
   async function copySettings(
@@ -227,6 +241,7 @@ export function createBindingPlanner(
     const from = await findExport(packages, before.scope.org_id, before);
     const from_version = { binding: before, checked: from };
     if (is_move) {
+      if (!is_rollback) requireSameSource(before, from.package, checked.package);
       const keeps_never = set?.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
       await recordMove(before, from, checked, draft, { trust, is_rollback, grants, keeps_never, set });

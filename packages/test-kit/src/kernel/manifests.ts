@@ -52,16 +52,21 @@ export class TestImporter implements PackageImporter {
   sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
   has: NonNullable<PackageImporter["has"]> = async () => true;
 
-  add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): { kind: "folder"; path: string } {
+  add(
+    content: Manifest,
+    schemas: Record<string, Json> = {},
+    salt = "",
+    source: Pick<ImportedPackage, "origin" | "oci"> = { origin: "folder" },
+  ): { kind: "folder"; path: string } {
     const hash = createHash("sha256")
-      .update(JSON.stringify([content, schemas, salt]))
+      .update(JSON.stringify([content, schemas, salt, source]))
       .digest("hex");
     this.#packages.set(hash, {
       digest: `sha256:${hash}`,
       size_bytes: 100,
       manifest: content,
       schemas,
-      origin: "folder",
+      ...source,
       first_installed_at: null,
     });
     return { kind: "folder", path: hash };
