@@ -24,7 +24,7 @@ afterEach(() => {
   rmSync(dir, { recursive: true });
 });
 
-function run(text: string, values: SqlValue[] = []): Row[] {
+function execute(text: string, values: SqlValue[] = []): Row[] {
   return connection.run(
     (function* (): Op<Row[]> {
       return yield sql(text, values);
@@ -61,16 +61,16 @@ test.each<[form: string, text: string, values: SqlValue[]]>([
   ["an update of every row", "update leases set holder = '', expires_at = 0", []],
   ["an update that changes nothing", "update leases set fence = fence where name in ('old')", []],
 ])("writes a matching checksum with %s", (_, text, values) => {
-  run(INSERT_LEASE, ["old", "a", 1, 10]);
-  run(text, values);
+  execute(INSERT_LEASE, ["old", "a", 1, 10]);
+  execute(text, values);
   expect(findDamagedRows(connection.database, 10)).toEqual([]);
-  expect(run("select name from leases where name = 'old'")).toMatchObject([{ name: "old" }]);
+  expect(execute("select name from leases where name = 'old'")).toMatchObject([{ name: "old" }]);
 });
 
 test("numbers rows without gaps after a rollback, and does not reuse the numbers of deleted rows", () => {
-  const add = () => run("insert into sampling_uses (binding_id, at) values ($1, 1)", ["b"]);
+  const add = () => execute("insert into sampling_uses (binding_id, at) values ($1, 1)", ["b"]);
   const publish = (id: string) =>
-    run(
+    execute(
       `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
         values ($1, $1, $1, $1, 1, $1, $1, $1, 0)`,
       [id],
@@ -83,12 +83,12 @@ test("numbers rows without gaps after a rollback, and does not reuse the numbers
   publish("c");
   connection.exec("rollback");
   connection.exec("begin immediate");
-  run("delete from outbox where id = 'b'");
+  execute("delete from outbox where id = 'b'");
   publish("d");
   add();
   add();
   connection.exec("commit");
-  expect(run("select pos, id from outbox order by pos")).toMatchObject([
+  expect(execute("select pos, id from outbox order by pos")).toMatchObject([
     { pos: 1, id: "a" },
     { pos: 3, id: "d" },
   ]);
@@ -103,13 +103,13 @@ test.each([
   "update cursors set (consumer, seq) = ('x', 1)",
   "insert into runs (id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body) values ('', '', '', '', '', '', '', '', '')",
 ])("refuses a statement that would write no checksum: %s", (text) => {
-  expect(() => run(text)).toThrow("a checksum cannot be added to this form of statement");
+  expect(() => execute(text)).toThrow("a checksum cannot be added to this form of statement");
 });
 
 test("refuses a value that SQLite would convert, since its row would seem damaged", () => {
-  expect(() => run(INSERT_LEASE, ["a", 1, 1, 1])).toThrow("leases.holder cannot store a number");
-  expect(() => run(INSERT_LEASE, ["a", "b", "1", 1])).toThrow("leases.fence cannot store a string");
-  run(INSERT_LEASE, ["a", "b", 1, 1]);
-  expect(() => run("update leases set fence = $1", ["2"])).toThrow("leases.fence cannot store a string");
-  expect(run("select fence from leases")).toMatchObject([{ fence: 1 }]);
+  expect(() => execute(INSERT_LEASE, ["a", 1, 1, 1])).toThrow("leases.holder cannot store a number");
+  expect(() => execute(INSERT_LEASE, ["a", "b", "1", 1])).toThrow("leases.fence cannot store a string");
+  execute(INSERT_LEASE, ["a", "b", 1, 1]);
+  expect(() => execute("update leases set fence = $1", ["2"])).toThrow("leases.fence cannot store a string");
+  expect(execute("select fence from leases")).toMatchObject([{ fence: 1 }]);
 });

@@ -18,7 +18,7 @@ export function installationCases(store: () => Store): void {
   });
   const NOTHING = { packages: [], bindings: [], audit: [] };
 
-  const makeRows = (scope: Scope, version: string): InstallationRows => ({
+  const newInstallation = (scope: Scope, version: string): InstallationRows => ({
     packages: [
       { row: samplePackage({ org_id: scope.org_id, version }), records: records(scope, "package.install") },
     ],
@@ -31,7 +31,7 @@ export function installationCases(store: () => Store): void {
 
   test("stores the packages, new bindings and updated bindings of an installation together", async () => {
     const scope = freshOrg();
-    const first = makeRows(scope, "0.1.0");
+    const first = newInstallation(scope, "0.1.0");
     let notified = 0;
     const stop = store().audit.onAppended(() => notified++);
     expect(await store().installations.commit(first)).toEqual([
@@ -45,7 +45,7 @@ export function installationCases(store: () => Store): void {
       audit: ["binding.create", "binding.create", "package.install"],
     });
     const [binding, other] = first.created;
-    const next = makeRows(scope, "0.2.0");
+    const next = newInstallation(scope, "0.2.0");
     const move = (row: typeof binding) => ({
       row: { ...row!.row, package_version: "0.2.0", generation: row!.row.generation + 1 },
       expected: row!.row.generation,
@@ -69,11 +69,11 @@ export function installationCases(store: () => Store): void {
 
   test("removes bindings before others take their versions, in the same transaction", async () => {
     const scope = freshOrg();
-    const first = makeRows(scope, "0.1.0");
+    const first = newInstallation(scope, "0.1.0");
     await store().installations.commit(first);
     const share = sampleBinding({ scope, export_id: "one", package_version: "0.2.0" });
     const created = [{ row: share, records: {} }];
-    await store().installations.commit({ ...makeRows(scope, "0.2.0"), created });
+    await store().installations.commit({ ...newInstallation(scope, "0.2.0"), created });
     const { row } = first.created[0]!;
     const moved = [
       { row: { ...row, package_version: "0.2.0", generation: 2 }, expected: row.generation, records: {} },
@@ -91,9 +91,9 @@ export function installationCases(store: () => Store): void {
     expect((await readState(scope)).audit).toContain("binding.remove");
   });
 
-  test("stores nothing of an installation when a binding was created meanwhile", async () => {
+  test("stores nothing of an installation that binds the same export twice", async () => {
     const scope = freshOrg();
-    const rows = makeRows(scope, "0.1.0");
+    const rows = newInstallation(scope, "0.1.0");
     const duplicate = {
       ...rows.created[0]!,
       row: { ...rows.created[0]!.row, binding_id: ids.next("binding") },
@@ -106,12 +106,12 @@ export function installationCases(store: () => Store): void {
 
   test("stores nothing of an installation when a binding was changed meanwhile", async () => {
     const scope = freshOrg();
-    const first = makeRows(scope, "0.1.0");
+    const first = newInstallation(scope, "0.1.0");
     await store().installations.commit(first);
     const before = await readState(scope);
     const { row } = first.created[0]!;
     const moved = [{ row: { ...row, package_version: "0.2.0", generation: 8 }, expected: 7, records: {} }];
-    const refused = store().installations.commit({ ...makeRows(scope, "0.2.0"), moved });
+    const refused = store().installations.commit({ ...newInstallation(scope, "0.2.0"), moved });
     await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
     expect(await readState(scope)).toEqual(before);
   });
@@ -120,7 +120,7 @@ export function installationCases(store: () => Store): void {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
     const before = await readState(scope);
-    const rows = makeRows(scope, "0.1.0");
+    const rows = newInstallation(scope, "0.1.0");
     const digest = `sha256:${"ef".repeat(32)}`;
     const other = { row: samplePackage({ org_id: scope.org_id, version: "0.2.0", digest }), records: {} };
     const refused = store().installations.commit({ ...rows, packages: [...rows.packages, other] });

@@ -51,7 +51,7 @@ export function invocationCases(store: () => Store): void {
     }
   });
 
-  test("opens a refused call in a terminal status that cannot be settled", async () => {
+  test("records a refused call in a terminal status, and does not settle it again", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({
       ...scope,
@@ -138,7 +138,7 @@ export function invocationCases(store: () => Store): void {
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([
       approval,
     ]);
-    const options = {
+    const answer = {
       status: "approved" as const,
       response: "approve" as const,
       feedback: null,
@@ -146,10 +146,10 @@ export function invocationCases(store: () => Store): void {
       resolved_at: NOW,
     };
     const wins = await Promise.all(
-      Array.from({ length: 10 }, () => store().approvals.resolve(approval.id, options, {})),
+      Array.from({ length: 10 }, () => store().approvals.resolve(approval.id, answer, {})),
     );
     expect(wins.filter(Boolean)).toHaveLength(1);
-    expect(await store().approvals.get(scope, approval.id)).toEqual({ ...approval, ...options });
+    expect(await store().approvals.get(scope, approval.id)).toEqual({ ...approval, ...answer });
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([]);
 
     const delegation = sampleDelegation(row.id, scope);

@@ -4,7 +4,7 @@ import { NOW, sampleAudit } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function policyCases(store: () => Store): void {
-  const makeRow = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
+  const samplePolicy = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
     scope: { org_id, project_id },
     policy: { tolerance: { conversation: "medium" } },
     generation: 1,
@@ -18,8 +18,8 @@ export function policyCases(store: () => Store): void {
     const { policies } = store();
     const readPolicies = (project_id: string | null) => policies.get({ org_id, project_id });
     expect(await readPolicies("proj_a")).toEqual({ org: null, project: null });
-    const org_policy = makeRow(org_id, null);
-    const project_policy = makeRow(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
+    const org_policy = samplePolicy(org_id, null);
+    const project_policy = samplePolicy(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
     expect(await policies.put(org_policy, {})).toBe(true);
     expect(await policies.put(project_policy, {})).toBe(true);
     expect(await readPolicies("proj_a")).toEqual({ org: org_policy, project: project_policy });
@@ -36,11 +36,11 @@ export function policyCases(store: () => Store): void {
     const auditRecord = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
     const readActions = async () =>
       (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
-    expect(await policies.put(makeRow(org_id, null), auditRecord("policy.set"))).toBe(true);
-    expect(await policies.put(makeRow(org_id, null), auditRecord("policy.again"))).toBe(false);
-    const third = makeRow(org_id, null, { generation: 3 });
+    expect(await policies.put(samplePolicy(org_id, null), auditRecord("policy.set"))).toBe(true);
+    expect(await policies.put(samplePolicy(org_id, null), auditRecord("policy.again"))).toBe(false);
+    const third = samplePolicy(org_id, null, { generation: 3 });
     expect(await policies.put(third, auditRecord("policy.skipped"))).toBe(false);
-    const second = makeRow(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
+    const second = samplePolicy(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
     expect(await policies.put(second, auditRecord("policy.change"))).toBe(true);
     expect((await policies.get(scope)).org).toEqual(second);
     expect(await readActions()).toEqual(["policy.change", "policy.set"]);

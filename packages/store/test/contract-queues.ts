@@ -121,7 +121,7 @@ export function queueCases(store: () => Store): void {
     await store().jobs.claim(name, "n1", 1_000, 100, 1, "l");
     const added = sampleJob({ queue: name, lane: "l", scope });
     const due = (await store().outbox.advance(name, 0, 5, [added], 1_000))!;
-    // Gateways that share a store reserve nothing here, and lease the jobs that they reserve later.
+    // On a shared store `advance` reserves nothing, and `reserve` leases jobs instead.
     expect(due).toHaveLength(store().shared ? 0 : 1);
     const [held] = due;
     if (held === undefined) return;

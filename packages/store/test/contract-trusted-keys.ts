@@ -66,7 +66,6 @@ export function trustedKeyCases(store: () => Store): void {
   test("keeps the highest signed version in whichever order installations commit", async () => {
     const { org_id } = freshOrg();
     expect(await highestSigned(org_id)).toBeNull();
-    // All were checked before the first one was committed.
     for (const [version, highest] of [
       ["2.0.0", "2.0.0"],
       ["10.0.0", "10.0.0"],

@@ -64,7 +64,7 @@ function countSpans(path: string): number {
   database.close();
   return count;
 }
-/** A change to a column of each table that would go unnoticed without a checksum, and a read that returns the row. */
+/** Changes that would go unnoticed without a checksum, each with a read that returns the changed row. */
 const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["invocations", "outcome = replace(outcome, 'a', 'b')", "invocations"],
   ["invocations", "status = 'succeeded' where status = 'running'", "invocations"],

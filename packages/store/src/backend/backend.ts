@@ -7,7 +7,10 @@ export interface Backend {
   dialect: SqlDialect;
   /** The caller's time for an operation, or null if the database uses its own clock (see nowSql). */
   callerTime(now: number): number | null;
-  /** Resolves when the write is on disk. If it rejects with a BackplaneError, nothing was written. */
+  /**
+   * Resolves when the write is on disk. A refused write has changed nothing. After `store.unavailable` the outcome can
+   * be unknown, because the connection or the writer thread failed.
+   */
   write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;
   /** Writes progress events with the next commit. Best effort. */
   bufferProgress(rows: WriteInput<"appendProgress">): void;
@@ -15,8 +18,8 @@ export interface Backend {
   /** Like `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
   readUnchecked<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
   /**
-   * A read that every request makes (benchmark http.invoke). `key` identifies it in a cache that is never stale; a
-   * cached value is returned without a promise.
+   * A read that many requests make (benchmark http.invoke). SQLite returns the value without a promise, from a cache
+   * that is never stale and in which `key` identifies the read. PostgreSQL has no cache.
    */
   readCached<T>(key: string, op: (dialect: SqlDialect) => Op<T>): MaybePromise<T>;
   onAppended(listener: () => void): () => void;

@@ -1,10 +1,10 @@
-/** A set of callbacks that learn that something was appended, without any details. */
+/** Callbacks that are called after something was appended, without any details. */
 export interface Listeners {
   add(listener: () => void): () => void;
   notify(): void;
 }
 
-/** Several notifications within one turn of the event loop reach a listener as one. */
+/** A listener is called once for all notifications within one turn of the event loop. */
 export function createListeners(): Listeners {
   const listeners = new Set<() => void>();
   let scheduled = false;

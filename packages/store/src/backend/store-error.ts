@@ -24,7 +24,7 @@ function plainFailure(error: unknown): StoreFailure | undefined {
   return error instanceof Error ? undefined : (error as StoreFailure);
 }
 
-/** The error for a full or failing disk. The driver of the store reports it with its own code. */
+/** The error for a full or failing disk. `code` is the operating system's name for the error of the driver. */
 export function storeDiskFault(
   code: NonNullable<StoreFailure["disk"]>,
   message: string | undefined,

@@ -1,4 +1,4 @@
-/** Records when the server of a binding used the gateway's model, for its quota. Removed with the binding. */
+/** When the server of a binding used the gateway's model, for its quota. The rows are removed with the binding. */
 import type { Migration } from "./migration.ts";
 
 export const sampling: Migration = {

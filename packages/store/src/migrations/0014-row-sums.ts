@@ -1,7 +1,7 @@
 /**
- * With SQLite each row has a checksum, the column `sum`, which sqlite/connection/row-checksums.ts adds to every table from
- * this step on, and the store counts its commits (sqlite/connection/commit-counter.ts). PostgreSQL verifies its pages and
- * its log itself.
+ * With SQLite each row has a checksum, the column `sum`, which sqlite/connection/row-checksums.ts adds to all tables
+ * except schema_version from this step on, and the store counts its commits (sqlite/connection/commit-counter.ts).
+ * PostgreSQL verifies its pages and its log itself.
  */
 import type { Migration } from "./migration.ts";
 

@@ -1,7 +1,7 @@
 /**
- * A run has the id of its first entry. An earlier run begins after the end of the previous run of its session, or after
- * the fork if it is the first one. The default is for gateways of the earlier version that still write to a shared
- * database.
+ * A run has the id of its first entry. For an existing run this is the entry after the end of the previous run of its
+ * session, or after the fork if there is no previous run. The default is for gateways of the earlier version that still
+ * write to a shared database.
  */
 import type { Migration } from "./migration.ts";
 

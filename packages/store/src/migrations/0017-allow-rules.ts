@@ -1,4 +1,4 @@
-/** Lasting permissions. A call that needs approval reads the rules of its package; a list reads those of its org. */
+/** Allow rules. A call that needs approval reads the rules of its package; a list reads those of its org. */
 import type { Migration } from "./migration.ts";
 
 export const allowRules: Migration = {

@@ -1,6 +1,5 @@
 /**
- * Pinned entries. `entry_id` is the entry as it was first written; compactions copy entries and leave this row
- * unchanged.
+ * Pinned entries. `entry_id` is the id of the original entry; compactions copy entries and leave this row unchanged.
  */
 import type { Migration } from "./migration.ts";
 

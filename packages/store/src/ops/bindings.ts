@@ -123,8 +123,8 @@ export function* deleteBinding(p: RemoveBinding): Op<boolean> {
 }
 
 /**
- * Every change to a binding raises the revision of its org. Its row stays locked until the end of the transaction, so
- * of two changes that were checked against the same bindings, the second is refused and checked again.
+ * Every change to a binding raises the revision of its org. The row of the revision stays locked until the transaction
+ * ends, so of two changes that were checked against the same bindings, the second is refused and checked again.
  */
 export function* raiseRevision(org_id: string, expected_revision: number | null): Op<void> {
   const [row] = yield sql(
@@ -212,7 +212,7 @@ export function* listWholePackageBindings(): Op<Row[]> {
   );
 }
 
-/** A hook receives the events of its scope: a hook of the org all events, a hook of a project those of the project. */
+/** A hook of the org receives all events of the org; a hook of a project receives the events of that project. */
 export function* listActiveHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${SELECT_WITH_PACKAGE} where b.org_id = $1

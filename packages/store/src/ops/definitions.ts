@@ -10,8 +10,8 @@ export interface WriteDefinitions {
 }
 
 /**
- * The revision is an optimistic lock: of two writers that describe the same server, the second is refused and reads
- * again.
+ * The revision is an optimistic lock: of two writers that replace the same definitions, the second is refused and must
+ * read again.
  */
 export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
   const [binding] = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [

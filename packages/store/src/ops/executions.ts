@@ -75,7 +75,7 @@ export function* endExecution(p: {
   );
 }
 
-/** `depth` is the depth of the run that would start. Counts nothing if the transaction is refused later. */
+/** `depth` is the depth of the run that would start. If the transaction is refused later, the count is rolled back. */
 export function* countChildRun(p: { id: string; depth: number }): Op<void> {
   const counted = yield sql(
     `update executions set child_runs = child_runs + 1

@@ -1,7 +1,7 @@
 /**
- * A turn belongs to the gateway that holds the fence in its run row; no other gateway may write to it. A hold is the
- * claim of a write to own the turn, and is checked in the transaction of the write. On PostgreSQL the check locks the
- * row, so a takeover either waits for the write or makes it fail.
+ * A turn belongs to the gateway that holds the fence in its run row; no other gateway may write to it. A write of the
+ * turn passes a hold (run and fence), which is checked in the transaction of the write. On PostgreSQL the check locks
+ * the row, so a takeover either waits for the write or makes it fail.
  */
 
 import { type Op, type Row, refuse, type SqlDialect, sql } from "./op.ts";
@@ -35,7 +35,7 @@ export function* readHeldRun(hold: HoldColumns): Op<Row | undefined> {
 
 const READ_RUNNING = `select id from runs where ${SESSION_KEY} and session_id = $4 and status = 'running'`;
 
-/** Call it with the session's row locked, so that no turn begins before the transaction ends. */
+/** Call this with the session's row locked, so that no turn begins before the transaction ends. */
 export function* requireIdle(key: SessionKeyColumns): Op<void> {
   const [running] = yield sql(READ_RUNNING, keyValues(key));
   if (running !== undefined) refuseBusy(running.id as string);

@@ -1,6 +1,7 @@
 /**
- * Idempotency keys. A row without `status` is a claim in progress; a row with it is a stored response. A claim whose
- * request died can be claimed again after stale_ms, a response after expires_at. For the clock see nowSql.
+ * Idempotency keys. A row without `status` is a claim in progress; a row with a status is a stored response. A key can
+ * be claimed again stale_ms after a claim whose request died, and after expires_at of a response. For the clock see
+ * nowSql.
  */
 import { nowSql, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 
@@ -21,7 +22,7 @@ export type KeyState =
   | { state: "in_progress" }
   | { state: "conflict" };
 
-const readKeyRow = (dialect: SqlDialect, lock: string) => `select digest, status, body,
+const keyRowSql = (dialect: SqlDialect, lock: string) => `select digest, status, body,
     case when case when status is null then claimed_at + $5 else expires_at end <= ${nowSql(dialect, "$4")}
       then 1 else 0 end as free
   from idempotency where org_id = $1 and project_id = $2 and key = $3 ${lock}`;
@@ -36,7 +37,7 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
       [...key, p.digest, p.now, p.ttl_ms],
     );
     if (claimed.length > 0) return { state: "new" };
-    const [row] = yield sql(readKeyRow(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
+    const [row] = yield sql(keyRowSql(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
     // Another node abandoned the claim in between, so try to claim the key again.
     if (row === undefined) continue;
     const state = toKeyState(row, p.digest);
@@ -53,7 +54,7 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
 
 /** Reads the state of a key without claiming it. */
 export function* findIdempotent(p: Omit<KeyClaim, "ttl_ms">, dialect: SqlDialect): Op<KeyState> {
-  const [row] = yield sql(readKeyRow(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
+  const [row] = yield sql(keyRowSql(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
   return row === undefined ? { state: "new" } : toKeyState(row, p.digest);
 }
 

@@ -1,6 +1,6 @@
 /**
- * The status of an invocation goes from waiting_approval to running to a terminal status. Each step happens once, and
- * only for the owner of the fence.
+ * The status of an invocation only moves forward: from waiting_approval to running, and from both to a terminal status.
+ * Only the owner of the fence can change it.
  */
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
@@ -34,7 +34,7 @@ export interface OpenInvocation {
   execution: ExecutionRows | null;
   /** The run of a harness; its message is in `tape`. */
   run: { columns: RunColumns; own_entries: number } | null;
-  /** The delivery that the call is an attempt of. */
+  /** Set if the call is an attempt of a delivery. */
   job: (HeldJob & { leased_until: number | null }) | null;
   records: ChangeRecordRows;
 }
@@ -125,7 +125,7 @@ export function* recordRetry(p: {
   return true;
 }
 
-/** The call continues with another version, so the row is updated to describe that one. Its delegation is replaced. */
+/** The call continues with another version, so the row is updated to describe it, and the delegation is replaced. */
 export function* recordFallback(p: {
   id: string;
   fence: number;

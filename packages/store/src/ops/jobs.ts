@@ -1,9 +1,9 @@
 /**
- * A job goes from ready to leased to done, or back to ready (failed, released, lease expired) and finally to dead. A
- * ready or dead job can be discarded.
+ * A job goes from ready to leased to done. A leased job that fails or is released becomes ready again; after its last
+ * attempt it is dead, until it is replayed. An unfinished or dead job can be discarded.
  *
- * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the
- * fence that its start will give it, and is leased by the write that opens its call.
+ * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready in the
+ * database, its holder already has the fence that the start will write, and the write that opens its call leases it.
  *
  * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait
  * behind others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing
@@ -200,8 +200,8 @@ export function* startJob(
 }
 
 /**
- * Releases a leased or reserved job. An attempt that was not started does not count. One that was started and `refused`
- * does not use up an attempt, although the next one has a higher number; one that `never_ran` leaves no trace.
+ * Releases a leased or reserved job. An attempt that was not started does not count. An attempt that was started and
+ * `refused` keeps its number, but the job gets one attempt more; an attempt that `never_ran` gives its number back.
  */
 export function* releaseJob(
   p: HeldJob & { now: number | null; delay_ms: number; uncounted: "never_ran" | "refused" | null },
@@ -242,7 +242,7 @@ const UNCOUNT_UNSTARTED =
 const ADD_ATTEMPT =
   "last_attempt = case when started = attempt and state = 'leased' then last_attempt + 1 else last_attempt end";
 
-/** How a release changes the attempt count, by its reason. */
+/** How a release changes the attempt count, by the reason of the release. */
 const RELEASED_ATTEMPT = {
   unstarted: UNCOUNT_UNSTARTED,
   refused: `${UNCOUNT_UNSTARTED}, ${ADD_ATTEMPT}`,

@@ -55,7 +55,7 @@ export function* openLlmCall(p: {
   );
 }
 
-/** Resolves to false if the call was already settled. */
+/** Returns false if the call was already settled. */
 export function* settleLlmCall(p: {
   id: string;
   status: string;
@@ -80,9 +80,9 @@ export function* settleLlmCall(p: {
 }
 
 /**
- * Ends running calls of gateways that have stopped. Their reserved tokens stay counted, because they may have been
- * used. The body of a running call contains the id of its gateway, which is read only here,
- * for the few calls that are running.
+ * Ends running calls that are past their deadline or, with `dead_nodes`, whose gateway has stopped. Their reserved
+ * tokens stay counted, because the provider may have used them. The id of the gateway is in the body of a call and has
+ * no column, because it is read only here, for the few calls that are running.
  */
 export function* endLostLlmCalls(
   p: { before: number; dead_nodes: boolean; now: number | null },

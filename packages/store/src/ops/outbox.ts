@@ -59,12 +59,12 @@ export function* readCursor(consumer: string): Op<number> {
   return ((yield sql("select seq from cursors where consumer = $1", [consumer]))[0]?.seq as number) ?? 0;
 }
 
-/** The result of `enqueueJobs`, or null if another node has advanced the cursor. */
+/** Returns the result of `enqueueJobs`, or null if another node has advanced the cursor. */
 export function* advanceCursor(
   p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
   dialect: SqlDialect,
 ): Op<number[] | null> {
-  // The first move creates the row; the insert succeeds for one of two nodes.
+  // The first advance creates the row; of two nodes, only one succeeds.
   const advanced =
     p.from === 0
       ? yield sql(

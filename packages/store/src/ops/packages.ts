@@ -10,11 +10,11 @@ export interface InsertPackage {
   digest: string;
   body: string;
   records: ChangeRecordRows;
-  /** A signed version, which is stored even if the package already exists; null if the package is not signed. */
+  /** The version of a signed package, recorded even if the package already exists; null for an unsigned package. */
   highest: { version: string } | null;
 }
 
-/** The body of the existing row, or null when this call created the row. */
+/** Returns the body of the existing row, or null if this call created the row. */
 export function* insertPackage(p: InsertPackage): Op<string | null> {
   if (p.highest !== null)
     yield* writeHighestSigned({ org_id: p.org_id, package_id: p.package_id, ...p.highest });

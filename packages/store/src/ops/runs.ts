@@ -1,4 +1,7 @@
-/** A run goes from `running` to one of the other statuses once. Lock order: the run, its session, the records. */
+/**
+ * A run goes from `running` (or `executing`, for the run of a harness) to a terminal status once. Lock order: the run,
+ * its session, the records.
+ */
 
 import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
@@ -86,12 +89,12 @@ function withChain(event: SqlValue[], chain_id: string): SqlValue[] {
 }
 
 /**
- * The status of the row of a harness's run. Readers see `running`, but the run does not occupy its session, so that the
- * harness can start turns there, and no gateway recovers it as a turn: it ends with the call to its harness.
+ * The stored status of a harness's run. Readers see `running`, but the run does not occupy its session, so that the
+ * harness can start turns there. No gateway recovers it as a turn: it ends with the call to its harness.
  */
 export const EXECUTING = "executing";
 
-/** Call it after the message has been appended, which locks the session's row. */
+/** Call this after the message has been appended, which locks the session's row. */
 export function* insertHarnessRun(
   run: RunColumns,
   key: TapeRows["key"],

@@ -1,6 +1,6 @@
 /**
  * Reads tapes. A chain shows the entries of its ancestors up to the points where it was forked, and its own. Reading
- * starts at the oldest ancestor that has entries after `after`, so earlier ones cost nothing.
+ * starts at the oldest ancestor that has entries after `after`, so earlier ancestors cost nothing.
  */
 
 import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
@@ -95,8 +95,8 @@ function* readLineage(lineage: readonly ChainSegment[], limit: number): Op<Store
 }
 
 /**
- * The entries that the first chain inherits, then the session's own. Each id of the latter is on exactly one of the
- * session's chains, so a page is a window of ids, and only chains that overlap the window are read.
+ * The entries that the first chain inherits, then the session's own. The id of an own entry is on exactly one chain of
+ * the session, so a page is a window of ids, and only chains that overlap the window are read.
  */
 export function* readSessionEntries(key: SessionKeyColumns, after: number, limit: number): Op<StoredEntry[]> {
   const [session] = yield sql(

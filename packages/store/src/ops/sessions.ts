@@ -235,7 +235,7 @@ interface NewChainRow extends ChainRow {
   inherited: string;
 }
 
-/** The new chain gets the session's next ids and becomes its head. */
+/** The new chain gets the next ids of the session and becomes the head of the session. */
 function* insertHeadChain(
   key: SessionKeyColumns,
   session: Row,

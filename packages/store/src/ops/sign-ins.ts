@@ -17,7 +17,7 @@ function* isBound({ org_id, binding_id }: BindingKey): Op<boolean> {
   return bindings.length > 0;
 }
 
-/** The revision is an optimistic lock: of two writers that renew the same token, one succeeds. */
+/** The revision is an optimistic lock: of two writers that renew the same token, only one succeeds. */
 export function* putSignIn(
   p: BindingKey & { revision: number; renewing_until: number; ciphertext: string; records: ChangeRecordRows },
 ): Op<boolean> {

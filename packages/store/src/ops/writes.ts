@@ -60,7 +60,6 @@ import {
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 import { createTrustedKey, revokeTrustedKey } from "./trusted-keys.ts";
 
-/** Each write takes one plain argument and the dialect. */
 const WRITES = {
   insertPackage,
   removePackage,

@@ -16,7 +16,7 @@ import { toPostgresError } from "./errors.ts";
 
 export interface DatabaseDump {
   schema_version: number;
-  /** Sorted so that they can be written again in this order. */
+  /** In an order in which they can be written back. */
   tables: string[];
 }
 
@@ -60,8 +60,8 @@ export interface RestoreDatabaseOptions {
 }
 
 /**
- * Everything is written in one transaction, so a failure leaves the database as it was. No gateway may be running on
- * it.
+ * Everything is written in one transaction, so a failure leaves the database as it was. Throws while a gateway is
+ * running on the database.
  */
 export async function restoreDatabase(
   url: string,

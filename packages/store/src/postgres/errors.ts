@@ -18,8 +18,8 @@ export function isConflict(error: unknown): boolean {
 }
 
 /**
- * A row that violates the schema is a bug in the gateway (`internal`); other errors mean that the database is
- * unavailable.
+ * A value that violates the schema is a bug in the gateway (`internal`), and a refusal keeps its code. Any other error
+ * means that the database is unavailable.
  */
 export function toPostgresError(error: unknown): BackplaneError {
   const code = (error as { code?: unknown } | null)?.code;

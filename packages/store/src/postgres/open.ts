@@ -20,8 +20,8 @@ export interface PostgresOptions {
   schema?: string;
   pool_size?: number;
   /**
-   * The duration of a gateway's lease. The database aborts a transaction that a frozen gateway left open after this
-   * time.
+   * The duration of a gateway's lease. The database aborts a transaction that a frozen gateway left open for this long,
+   * or for a minute if the lease is longer.
    */
   lease_ms?: number;
   log?: Logger;
@@ -113,7 +113,10 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     return step.value;
   };
 
-  /** Runs an operation in one transaction. After a conflict with another writer it runs again from the start. */
+  /**
+   * Runs an operation in one transaction, or without one if it is a single statement. After a conflict with another
+   * writer it runs again from the start.
+   */
   const transact = async <T>(start: () => Op<T>, single: boolean, executor = pool): Promise<T> => {
     for (let attempt = 1; ; attempt++) {
       try {

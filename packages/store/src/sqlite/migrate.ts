@@ -1,6 +1,6 @@
 /**
- * Migrates a file to the newest schema, one transaction per step: a crash at any point leaves the step undone or
- * done. A file with data of an older schema is first backed up in the same folder. A new file gets all steps in one
+ * Migrates a file to the newest schema, one transaction per step: after a crash each step is either complete or not
+ * begun. A file with data of an older schema is first backed up in the same folder. A new file gets all steps in one
  * transaction, which waits for the disk once instead of once per step (benchmark boot.ready).
  */
 import { existsSync, renameSync, rmSync } from "node:fs";

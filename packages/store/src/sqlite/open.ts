@@ -38,7 +38,7 @@ export interface SqliteOptions {
   migrations?: readonly Migration[];
 }
 
-/** The caller has locked the home (lockHome), so that only one process opens the file. */
+/** The caller has locked the home (lockHome), so that only one process writes to the file. */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, onStatement, log } = options;
   const { first, later } = planCheck(file, options.check_first_bytes);

@@ -1,5 +1,5 @@
 /**
- * Caches the rows that every request reads (benchmark http.invoke). The home belongs to this process alone, so only its
+ * Caches rows that many requests read (benchmark http.invoke). The home belongs to this process alone, so only its
  * own writes can make the cache stale: each write to a cached table empties the cache, and while such a write is in flight
  * the cache is bypassed. A cached value is therefore never older than an uncached one.
  */
@@ -7,7 +7,7 @@ import type { WriteName } from "../ops/writes.ts";
 
 export interface ReadCache {
   get<T>(key: string, read: () => T): T;
-  /** Runs a write, bypassing the cache meanwhile when the write changes a cached table. */
+  /** Runs a write. While a write to a cached table is in flight, the cache is bypassed. */
   duringWrite<T>(name: WriteName, write: () => Promise<T>): Promise<T>;
 }
 
@@ -38,7 +38,7 @@ export function createReadCache(): ReadCache {
       type Value = ReturnType<typeof read>;
       if (entries.has(key)) return entries.get(key) as Value;
       const value = deepFreeze(read());
-      // Emptied instead of evicting single entries, since refilling costs microseconds.
+      // The cache is emptied instead of evicting single entries, because refilling costs microseconds.
       if (entries.size >= MAX_ENTRIES) entries.clear();
       entries.set(key, value);
       return value;

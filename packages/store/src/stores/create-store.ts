@@ -66,7 +66,7 @@ export function createStore(plain_backend: Backend): Store {
   };
 }
 
-/** Wraps the backend so that `notify` is called after each write that appended to the audit log. */
+/** Wraps the backend so that `notify` is called after each write that may have appended to the audit log. */
 function withAuditNotifications(backend: Backend, notify: () => void): Backend {
   return {
     ...backend,

@@ -155,7 +155,6 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       const calls = new Map<string, number>();
       for (const row of rows) {
         const name = row.export_id as string;
-        // PostgreSQL returns counts as text.
         calls.set(name, (calls.get(name) ?? 0) + Number(row.calls));
       }
       return calls;
@@ -221,7 +220,7 @@ function encodeSettlement(
   };
 }
 
-/** Removes the fields that only the gateway may see. */
+/** Removes the fields that are internal to the gateway. */
 function publicInvocation(row: Row): Invocation {
   const {
     node_id: _node,

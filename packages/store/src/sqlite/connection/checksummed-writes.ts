@@ -1,9 +1,9 @@
 /**
- * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers would write every row
- * twice, which made the statements of a turn cost two and a half times as much (benchmark loop.turn.concurrent). An insert
- * of plain parameters gets the checksum as one more parameter; an update computes it with `changed_checksum`, which
- * first checks the old row: otherwise damaged content would get a matching checksum. A statement of any other form is
- * refused when it is prepared, so none can leave a row without a checksum.
+ * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers wrote every row
+ * twice, which made the statements of a turn cost two and a half times as much (benchmark loop.turn.concurrent). An
+ * insert of plain parameters gets the checksum as one more parameter; an update computes it with `changed_checksum`,
+ * which first checks the old row: otherwise damaged content would get a matching checksum. A statement of any other
+ * form is refused when it is prepared, so none can leave a row without a checksum.
  */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -28,7 +28,7 @@ export interface ChecksummedWrite {
 export interface ChecksummedWrites {
   /** Undefined if the statement writes no row that has a checksum. */
   rewrite(text: string): ChecksummedWrite | undefined;
-  /** Call it when a transaction begins or ends. */
+  /** Call this when a transaction begins or ends. */
   forgetPositions(): void;
 }
 
@@ -198,7 +198,7 @@ function selectNextPosition(table: string, key: string): string {
     coalesce((select max(${quote(key)}) from ${quote(table)}), 0)) + 1 as position`;
 }
 
-/** Throws for a value that SQLite would store as another one: its row would not match the checksum. */
+/** Throws for a value that SQLite would convert before it stores it: the stored row would not match the checksum. */
 function checksumOfStored(table: ChecksummedTable, row: Values): number {
   for (let n = 0; n < row.length; n++) requireStorable(table, n, row[n]!);
   return checksumOf(row);

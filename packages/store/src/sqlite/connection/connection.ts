@@ -8,12 +8,12 @@ import {
 } from "./checksummed-writes.ts";
 import { addChecksumFunctions, checksummedTables, rowChecks, withRowChecks } from "./row-checksums.ts";
 
-/** Called before every writing statement, and before `begin` and `commit`. For fault tests. */
+/** Called before every writing statement and every transaction statement, such as `commit`. For fault tests. */
 export type StatementHook = (text: string) => void;
 
 /**
- * A module whose default export is called before each writing statement, as `(text, data)`. It is given by its path and
- * not as a function, because the writer thread has to load it. For fault tests only.
+ * A module whose default export becomes the statement hook, called as `(text, data)`. It is given by its path and not
+ * as a function, because the writer thread has to load it. For fault tests only.
  */
 export interface HookModule {
   module: string;

@@ -33,7 +33,7 @@ export function diskFailureOf(error: unknown): StoreFailure | undefined {
   return { code: "store.unavailable", message, disk: primary === FULL ? "ENOSPC" : "EIO" };
 }
 
-/** SQLite's primary codes for a failure of the disk or the file: BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, … */
+/** SQLite's primary codes for errors of the file, the disk, locks or memory: BUSY, LOCKED, NOMEM, READONLY, IOERR, … */
 const DISK_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
 
 export function isDiskError(error: unknown): boolean {

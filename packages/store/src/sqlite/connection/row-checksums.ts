@@ -1,7 +1,7 @@
 /**
  * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error
- * instead of a wrong result. Writes set it (checksummed-writes.ts), and queries check each row that they return.
- * Nothing in the database file depends on our functions, so any SQLite tool can read it.
+ * instead of a wrong result. Writes set the checksum (checksummed-writes.ts), and queries check the rows that they
+ * read. Nothing in the database file depends on our functions, so any SQLite tool can read it.
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -121,9 +121,9 @@ const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit
 /**
  * Adds a check of every returned row to a query, as a column named `row_checked`. The check is not in the WHERE clause,
  * because there SQLite replaces a column with the value that it is compared with, before it reads the row. SQLite does
- * not do so in a subquery, so the rows that a `checkedCondition` excludes are checked in one. A query with only an
- * aggregate is not checked: it returns no row of a table. Other subqueries need no check: they read only
- * indexed columns, or their rows are part of a returned row.
+ * not do so in a subquery, so the rows that a `checkedCondition` excludes are checked in one. A query that only
+ * aggregates is not checked: it returns no row of a table. Other subqueries need no check: they read only indexed
+ * columns, or their rows are part of a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))
@@ -165,7 +165,7 @@ export function blankNested(text: string): string {
   return outer;
 }
 
-/** Rows whose checksum does not match, at most `limit` of each table. Throws for a table that cannot be read. */
+/** Returns rows whose checksum does not match, at most `limit` per table. Throws for a table that cannot be read. */
 export function findDamagedRows(database: DatabaseSync, limit: number): DamagedRow[] {
   const rows: DamagedRow[] = [];
   for (const table of checksummedTables(database)) {
@@ -183,8 +183,8 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
 }
 
 /**
- * Runs a change to the schema or to rows, and computes all checksums again. The caller has begun a
- * transaction. Rows that were damaged before stay damaged.
+ * Runs a change to the schema or to rows, and computes all checksums again. The caller has begun a transaction. Rows
+ * that were damaged before stay damaged.
  */
 export function rewriteChecksums(database: DatabaseSync, change: () => void): void {
   const damaged = new Map<string, string>();

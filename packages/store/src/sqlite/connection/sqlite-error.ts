@@ -3,7 +3,7 @@ import { storeDiskFault, toStoreError } from "../../backend/store-error.ts";
 import { failureOf } from "../../ops/op.ts";
 import { damageOf, diskFailureOf } from "./driver-errors.ts";
 
-/** Like `toStoreError`, and reports a driver error that means a damaged file as `store.damaged`. */
+/** Like `toStoreError`, but recognizes the driver's errors for a damaged file and for a full or failing disk. */
 export function toSqliteError(error: unknown): BackplaneError {
   return toStoreError(failureOf(error) ?? damageOf(error) ?? diskFailureOf(error) ?? error);
 }

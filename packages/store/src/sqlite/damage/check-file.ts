@@ -34,12 +34,12 @@ const FIXED: readonly [offset: number, bytes: readonly number[], name: string][]
   [72, Array.from({ length: 20 }, () => 0), "the reserved bytes"],
 ];
 
-/** These two are 0 until the first checkpoint. */
+/** The schema format and the text encoding are 0 until the first checkpoint. */
 const FORMAT = [47, [4], "the schema format"] as const;
 const ENCODING = [59, [1], "the text encoding"] as const;
 
 /**
- * Call it before SQLite opens the file, because SQLite accepts an empty file as a new store. Throws `store.damaged`.
+ * Call this before SQLite opens the file, because SQLite accepts an empty file as a new store. Throws `store.damaged`.
  */
 export function checkHeader(file: string): void {
   const header = readHeader(file);

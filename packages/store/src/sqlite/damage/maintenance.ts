@@ -1,7 +1,6 @@
 /**
- * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a
- * repair or a restore replaces are first kept in a folder next to the store. The caller has locked
- * the home, except for checks and backups.
+ * Maintenance of a SQLite store by an operator: check, back up, restore, repair. The files that a repair or a restore
+ * changes are first kept in a folder next to the store. The caller has locked the home, except for checks and backups.
  */
 import {
   appendFileSync,
@@ -183,7 +182,7 @@ export interface RepairResult {
   /** The folder with the previous files. */
   kept: string;
   lost_commits: number;
-  /** Damaged rows that were removed from the store. */
+  /** The damaged rows: removed from the store, or kept with a new checksum (see NEVER_REMOVED). */
   rows: { table: string; id: string }[];
   /** Damage to indexes, which were rebuilt. */
   indexes: string[];
@@ -243,14 +242,14 @@ function sizeOf(file: string): number {
 }
 
 /**
- * Rows of the audit log are never removed: its hashes show what was changed, so they only get a new checksum. The same
- * goes for the two rows that the store cannot do without.
+ * Rows of the audit log are never removed: its hashes show what was changed, so they only get a new checksum. The other
+ * two tables have a single row, which the store needs.
  */
 const NEVER_REMOVED = new Set(["audit", "audit_head", STATE_TABLE]);
 
-/** Removes the damaged rows from the store, after writing each as a line of JSON to `file`. */
+/** Writes each damaged row as a line of JSON to `file`, then removes it or, in NEVER_REMOVED, sets a new checksum. */
 function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[] {
-  const removed: DamagedRow[] = [];
+  const damaged: DamagedRow[] = [];
   database.exec("pragma foreign_keys = off; begin immediate");
   for (const { name, columns, key_count, has_rowid, has_checksum } of checksummedTables(database)) {
     if (!has_checksum) continue;
@@ -279,9 +278,9 @@ function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[
           .prepare(`update "${name}" set sum = ? where ${where}`)
           .run(checksumOf(values), ...key_values);
       else database.prepare(`delete from "${name}" where ${where}`).run(...key_values);
-      removed.push({ table: name, id });
+      damaged.push({ table: name, id });
     }
   }
   database.exec("commit");
-  return removed;
+  return damaged;
 }

@@ -118,7 +118,7 @@ export function createGroupCommit(
   };
 }
 
-/** Limited in rows and in size, because both threads hold a batch in memory. */
+/** A batch is limited in calls and in size, because both threads hold it in memory. */
 function nextBatch(queue: PendingWrite[]): PendingWrite[] {
   let size = 0;
   let count = 0;

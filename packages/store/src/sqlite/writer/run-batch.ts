@@ -16,8 +16,8 @@ export interface WriteCall {
 }
 
 /**
- * values[i] is the result of call i, unless `failures` has an entry for i. If `broken` is set, no call of the batch was
- * written.
+ * values[i] is the result of call i, unless `failures` has an entry for i. If `broken` is set, the batch failed as a
+ * whole: nothing was written, unless the writer thread exited after the commit.
  */
 export interface BatchResult {
   values: unknown[];

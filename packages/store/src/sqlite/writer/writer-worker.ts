@@ -1,6 +1,6 @@
 /**
- * The entry point of the writer thread. It receives batches and sends back the result of each. It loads only
- * node:sqlite and the operations, because its memory counts against the idle gateway (benchmark boot.rss).
+ * The entry point of the writer thread. It receives batches and sends back the result of each. It loads little more
+ * than node:sqlite and the operations, because its memory counts against the idle gateway (benchmark boot.rss).
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { createCommitCounter } from "../connection/commit-counter.ts";

@@ -7,7 +7,10 @@ export interface Writer {
   run(calls: WriteCall[]): Promise<BatchResult>;
   /** How many batches may be in flight. More than one keeps a thread busy while its last result is being read. */
   depth: number;
-  /** How many calls of one event-loop turn are sent before the turn ends. Useless without a second thread. */
+  /**
+   * Once this many calls are queued in one turn of the event loop, they are sent before the turn ends. Useful only with
+   * a second thread.
+   */
   burst: number;
   close(): Promise<void>;
 }
