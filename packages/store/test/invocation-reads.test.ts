@@ -44,7 +44,7 @@ test("continues a filtered list where its scan stopped, without missing rows", (
     let before = "~";
     let pages = 0;
     for (;;) {
-      // With windows of 4 rows and 5 windows per page, the scan of every page but the last stops early.
+      // With windows of 4 rows and 5 windows per page, the scan of a page can stop before its limit is reached.
       const page = connection.run(
         listInvocations({ org_id: "org_local", project_id, filter, before, limit, window: 4 }),
       );

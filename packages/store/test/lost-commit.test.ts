@@ -9,7 +9,8 @@ import { brief, freshKey, message, newChain, newSession, start } from "./sample-
 import { sampleInvocation } from "./samples.ts";
 
 /**
- * Forwards everything, but closes the connection instead of returning the response to the next message with `trigger`.
+ * Forwards everything, but closes the connection instead of returning the response to the next message that contains
+ * `trigger`.
  */
 async function startDroppingProxy(url: string) {
   const target = new URL(url);

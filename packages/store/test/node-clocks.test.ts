@@ -1,6 +1,6 @@
 /**
  * Nodes that share a database use its clock, because their own clocks may differ by an hour. Covers leases, jobs,
- * orphans and keys.
+ * orphans, quotas and keys.
  */
 
 import type { Store } from "@backplane/ports";

@@ -55,7 +55,7 @@ test("reports the host and port of a server that cannot be reached", async () =>
 test("reports a refused login without showing the password", async () => {
   const hba_file = join(new URL(server.url).searchParams.get("host") ?? "", "data", "pg_hba.conf");
   const has_password = existsSync(hba_file);
-  // In our own cluster, one user needs a password; in any other cluster, an unknown user is refused.
+  // In a cluster that the tests started, one user needs a password; in any other cluster, an unknown user is refused.
   if (has_password) {
     const admin = new pg.Client({ connectionString: server.url });
     await admin.connect();

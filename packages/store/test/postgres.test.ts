@@ -27,7 +27,7 @@ let second: Store;
 beforeAll(async () => {
   server = await startPostgres();
   const schema = "gateway";
-  // Both start at the same time on an empty database; a lock serializes the migrations.
+  // Both gateways start at the same time on an empty database; a lock serializes the migrations.
   const [store, other] = await Promise.all([
     openPostgresStore({ url: server.url, schema, caller_clock: true }),
     openPostgresStore({ url: server.url, schema, caller_clock: true }),

@@ -1,4 +1,4 @@
-/** No operation may get slower with the size of a table, so none may scan a whole table. */
+/** Operations must not get slower as tables grow, so none of those listed here may scan a whole table. */
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -61,7 +61,7 @@ const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
   listInvocations({ org_id: "o", project_id, filter: { ...NO_FILTER, ...filter }, before: "~", limit: 5 });
 
-/** An operation runs to its end if every statement returns one row. */
+/** To run an operation to its end, `collectStatements` returns a made-up row for most statements. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
   ["calls of a trace", () => listTrace({ org_id: "o", project_id: "p", trace_id: "t", after: "", limit: 5 })],
   ["model calls", () => listLlmCalls({}, ["o", "p", "~", 5])],

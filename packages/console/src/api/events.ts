@@ -8,7 +8,7 @@ const HISTORY = 500;
 const MAX_EVENTS = 5_000;
 /** Draws the events of one burst together. */
 const BATCH_MS = 60;
-/** The stream does not say where the stored events end; a scope may have none among the latest. */
+/** Without an event for this long, the list counts as loaded: the stream does not mark the end of the stored events. */
 const FIRST_EVENT_MS = 1_000;
 
 export interface EventFeed extends LiveStream {

@@ -16,7 +16,7 @@ export const healthQueries = {
       queryFn: () => client.plugins.health({ timeout_ms: CHECK_MS }),
       refetchInterval: POLL_MS,
     }),
-  /** With `probe`, stopped instruments are started for this. */
+  /** With `probe`, stopped instruments are started for the check. */
   instruments: (client: Client, probe: boolean) =>
     queryOptions({
       queryKey: ["plugins", "instruments", probe],

@@ -21,7 +21,7 @@ export interface LiveConnection {
   /** Returns an unsubscribe function. */
   onState: (listener: () => void) => () => void;
   onEvent: (listener: (event: SemanticEvent) => void) => () => void;
-  /** Connects again immediately if the tab is not connected, or finds out that it is signed out. */
+  /** Connects again immediately if the tab is not connected; otherwise checks whether it is still signed in. */
   recheck: () => void;
   close: () => void;
 }
@@ -69,7 +69,7 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
       }
       if (!response.ok || response.body === null) throw new Error(`status ${response.status}`);
       opened();
-      const bytes = response.body.pipeThrough(silence.reset) as unknown as AsyncIterable<Uint8Array>;
+      const bytes = response.body.pipeThrough(silence.monitor) as unknown as AsyncIterable<Uint8Array>;
       for await (const { id, event, data } of readSse(bytes)) {
         if (event === "error") break;
         if (id !== null) cursor = id;
@@ -166,12 +166,12 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
 /** Aborts a connection on which nothing arrives; a browser notices a broken one only after minutes. */
 function watchSilence(connection: AbortController) {
   let timer = setTimeout(() => connection.abort(), SILENCE_MS);
-  const reset = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+  const monitor = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
     transform(chunk, controller) {
       clearTimeout(timer);
       timer = setTimeout(() => connection.abort(), SILENCE_MS);
       controller.enqueue(chunk);
     },
   });
-  return { reset, stop: () => clearTimeout(timer) };
+  return { monitor, stop: () => clearTimeout(timer) };
 }

@@ -4,11 +4,11 @@ import type { ProgressEvent } from "@backplane/contract";
 
 export interface StartedOperation<T> {
   result: Promise<T>;
-  /** The gateway stops its work. */
+  /** Aborts the request; the gateway then stops its work. */
   cancel(): void;
 }
 
-/** The client that `work` gets belongs to this operation, so the progress is that of its requests only. */
+/** The client that `work` gets belongs to this operation, so only its requests report progress here. */
 export function startOperation<T>(
   work: (client: Client) => Promise<T>,
   onProgress: (event: ProgressEvent) => void,

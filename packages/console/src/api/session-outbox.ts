@@ -43,7 +43,7 @@ export interface OutboxOptions {
   client: Pick<Client, "sessions">;
   live: Pick<LiveConnection, "state" | "onState">;
   storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
-  /** Called after each message that is on disk. */
+  /** Called after the gateway has stored a message. */
   onStored: () => void;
   newKey?: () => string;
 }

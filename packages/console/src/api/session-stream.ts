@@ -32,7 +32,7 @@ const NO_LIVE_TURN: LiveTurn = { answer: null, thoughts: [], progress: {} };
 /** The end of the output of a running tool; the result repeats it. */
 const MAX_OUTPUT = 8_000;
 
-/** Events that follow entries which the stream does not send. */
+/** Events that announce a new anchor or chain, whose entries the stream does not send. */
 const NEW_CHAIN: ReadonlySet<string> = new Set([
   "session.reset",
   "session.handoff",
@@ -165,7 +165,7 @@ export function addUpdate(turn: LiveTurn, { event, entry_id }: SessionUpdate, la
   }
 }
 
-/** Output arrives in pieces; a status replaces the one before. */
+/** Output arrives in pieces and is appended; a status replaces the previous status. */
 function addProgress(known: ToolProgress | undefined, payload: Record<string, unknown>): ToolProgress {
   const { status, output } = payload;
   return {

@@ -3,7 +3,7 @@ import { Fragment } from "react";
 import { NAVIGATION_ITEMS } from "./navigation.ts";
 import styles from "./shell.module.css";
 
-const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
+const KEYS: readonly (readonly [keys: readonly string[], action: string])[] = [
   [["⌘ K", "Ctrl K"], "Search pages and tools"],
   [["?"], "Show this list"],
   [["j", "k"], "Next and previous row of a list"],
@@ -25,9 +25,9 @@ export default function KeyboardHelp({ onClose }: { onClose: () => void }) {
           </tr>
         </thead>
         <tbody>
-          {KEYS.map(([keys, does]) => (
-            <tr key={does}>
-              <th scope="row">{does}</th>
+          {KEYS.map(([keys, action]) => (
+            <tr key={action}>
+              <th scope="row">{action}</th>
               <td>
                 {keys.map((key, index) => (
                   <Fragment key={key}>

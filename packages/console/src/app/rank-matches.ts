@@ -1,4 +1,4 @@
-/** The items that contain every word of the query. The earlier the first word occurs, the earlier the item comes. */
+/** Returns the items that contain every word of the query, sorted by the position of the first word. */
 export function rankMatches<T>(items: readonly T[], query: string, textOf: (item: T) => string): T[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [...items];

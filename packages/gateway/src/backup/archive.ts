@@ -37,7 +37,8 @@ export interface BackupManifest {
 
 export interface ArchiveWriter {
   /**
-   * `from` is a file, folder or link, whose owner, mode and time are kept. Folders are added without their contents.
+   * `from` is a file, folder or link. The owner, mode and time of a file or folder are recorded. Folders are added
+   * without their contents.
    */
   add(path: string, from: string): Promise<void>;
   finish(manifest: Omit<BackupManifest, "entries">): Promise<void>;
@@ -130,7 +131,7 @@ async function* updateHash(content: AsyncIterable<Buffer>, hash: ReturnType<type
 export interface ReadArchiveOptions {
   /** An empty folder. */
   to: string;
-  /** Whether a backup contains this path, so that an archive cannot place anything else. */
+  /** Whether this path can be part of a backup. An archive with any other path is invalid. */
   isExpected(path: string): boolean;
   /** Called about once a second. */
   progress(text: string): void;

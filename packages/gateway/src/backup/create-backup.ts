@@ -1,5 +1,5 @@
 /**
- * `backplane backup`: one archive of a home, even while its gateway runs. A snapshot of the store is copied first. The
+ * `backplane backup` archives a home, even while its gateway runs. A snapshot of the store is copied first. The
  * bytes of packages and artifacts never change and are copied afterwards, so the archive contains all bytes that the
  * snapshot refers to, and possibly more.
  */
@@ -43,7 +43,7 @@ export interface Backup {
 /** The files and folders of the home that a backup contains, besides the store and the credentials. */
 export const BACKED_UP_ENTRIES = ["backplane.toml", "blobs", "data", "plugins", "workspaces.json"];
 export const CREDENTIALS = ["admin.token", "secret.key"];
-/** The file of a SQLite store, and the folder with the rows of a PostgreSQL store. */
+/** Paths in the archive: the file of a SQLite store, and the folder with the rows of a PostgreSQL store. */
 export const STORE_FILE = "store.db";
 export const STORE_ROWS = "store";
 const SQLITE_HEADER = "SQLite format 3\0";

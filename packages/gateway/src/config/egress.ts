@@ -30,7 +30,7 @@ export const EgressSchema = z
 
 export type EgressConfig = z.infer<typeof EgressSchema>;
 
-/** `gateway` returns the gateway's own URL, once it is listening. */
+/** `gateway` returns the gateway's own URL and certificate, or null before the gateway listens. */
 export function toEgressOptions(
   { allow_private, limits }: EgressConfig,
   gateway: NonNullable<NonNullable<RunnerOptions["egress"]>["gateway"]>,

@@ -1,6 +1,6 @@
 /**
- * Checks the sandbox by starting one, on this machine and as this user. Leaves no files behind, except
- * an empty sandbox folder in an existing home.
+ * Checks the sandbox by starting one, on this machine and as this user. Leaves no files behind, except an empty sandbox
+ * folder in an existing home.
  */
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";

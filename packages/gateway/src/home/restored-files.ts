@@ -11,7 +11,7 @@ import { fsyncFolder } from "./home.ts";
 const COMMITTED_FOLDER = ".restored";
 const PLAN_FILE = "plan.json";
 const FILES_FOLDER = "files";
-/** Entries that a restore leaves in place: the lock, which is held meanwhile, and earlier backups of the home. */
+/** Entries that a restore leaves in place: the lock, which it holds, its own folders, and the backups in the home. */
 const LEFT_IN_PLACE = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
 interface RestorePlan {

@@ -27,7 +27,7 @@ import {
 } from "@backplane/runner";
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
 
-/** At most this many refused connections of one plugin instance are logged. */
+/** At most this many refused connections are logged each time a plugin is loaded. */
 const MAX_LOGGED_REFUSALS = 64;
 
 export interface InlinePlugin extends GuardedPlugin {
@@ -100,7 +100,7 @@ function formatAddress(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** For plugins of other kinds that the operator allows to run inside the gateway. */
+/** The guard for instrument plugins that the operator allows to run inside the gateway. */
 export function createInlineGuard(rules: OutboundRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
   const { enter, leave } = installNetworkGuard();
   const check = createAddressCheck(rules);

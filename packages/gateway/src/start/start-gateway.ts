@@ -1,7 +1,7 @@
 /**
- * The composition root: turns a configuration into a running gateway, and is the only place that depends on every
- * module. Start order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the
- * reverse, and every part is closed even when another one fails.
+ * The composition root: turns a configuration into a running gateway, and is the only place that connects the modules.
+ * Start order: home and lock, store, importer, runner, the listening API, kernel with recovery. Only then does the API
+ * accept requests. Stopping is the reverse, and every part is closed even when another one fails.
  */
 
 import { randomFillSync } from "node:crypto";

@@ -51,7 +51,7 @@ function openRefusedHome(): { code: unknown; message: string; fix: string } {
   throw new Error("the home was opened");
 }
 
-async function homeCheck() {
+async function readHomeCheck() {
   const checks = await checkSystem(loadConfig({ home, env: { BACKPLANE_SANDBOX: "0" } }));
   return checks.find(({ name }) => name === "home")!;
 }
@@ -63,7 +63,7 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
     writeFileSync(join(home, file), "");
   writeFileSync(join(home, "plugins", "local.json"), "{}");
   chmodSync(home, 0o755);
-  const initial_check = await homeCheck();
+  const initial_check = await readHomeCheck();
   expect(initial_check).toMatchObject({
     status: "failed",
     fix: expect.stringContaining(`chmod 0700 ${home} && `),
@@ -85,7 +85,7 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
     action: "repair",
     mode: 0o600,
   });
-  expect(await homeCheck()).toEqual({ name: "home", status: "ok", message: home });
+  expect(await readHomeCheck()).toEqual({ name: "home", status: "ok", message: home });
   expect(openHome(home).problems).toEqual([]);
 });
 
@@ -135,7 +135,7 @@ verifies("sec.home-modes", "refuses a home that is a symbolic link without chang
   });
   expect((statSync(target).mode & 0o777).toString(8)).toBe("755");
   expect(readdirSync(target)).toEqual([]);
-  expect(await homeCheck()).toMatchObject({
+  expect(await readHomeCheck()).toMatchObject({
     status: "failed",
     message: expect.stringContaining("symbolic link"),
   });
@@ -150,7 +150,7 @@ verifies("sec.home-modes", "refuses a home that every user can replace", async (
     fix: `chmod o-w ${base}`,
   });
   expect(readdirSync(home)).toEqual([]);
-  expect(await homeCheck()).toMatchObject({ status: "failed", fix: `chmod o-w ${base}` });
+  expect(await readHomeCheck()).toMatchObject({ status: "failed", fix: `chmod o-w ${base}` });
   // As in /tmp, only the owner may rename entries.
   chmodSync(base, 0o1777);
   expect(openHome(home).problems).toEqual([]);
@@ -160,7 +160,7 @@ verifies("sec.home-modes", "warns about a parent folder that is writable by its 
   chmodSync(base, 0o770);
   const warning = { path: base, action: "warn", fix: `chmod g-w ${base}` };
   expect(openHome(home).problems).toMatchObject([warning]);
-  expect(await homeCheck()).toMatchObject({ status: "degraded", fix: `chmod g-w ${base}` });
+  expect(await readHomeCheck()).toMatchObject({ status: "degraded", fix: `chmod g-w ${base}` });
 });
 
 test("ignores symbolic links in the home and their targets", () => {
@@ -183,7 +183,7 @@ test.runIf(is_root)("refuses a home that belongs to another user", async () => {
   ]);
   expect(fix).toContain(`Run the gateway as user ${OTHER_UID}`);
   expect(readdirSync(home)).toEqual([]);
-  expect(await homeCheck()).toMatchObject({ status: "failed" });
+  expect(await readHomeCheck()).toMatchObject({ status: "failed" });
 });
 
 test.runIf(is_root)(

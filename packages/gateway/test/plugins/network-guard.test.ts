@@ -89,7 +89,7 @@ afterAll(() => {
   }
 });
 
-async function load(
+async function loadDialler(
   category: PluginCategory,
   network: PluginNetworkAccess,
   options: KernelTestOptions & { vendor?: string; egress?: PluginLoaderOptions["egress"] } = {},
@@ -111,7 +111,7 @@ async function load(
   });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
   const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", network);
-  /** The plugin in the context of one org. */
+  /** Loads the plugin into the context of one org. */
   const serve = async (org: KernelTestOptions) => {
     const run = await testKernelPlugin(plugin, { state_dir: home, ...org });
     const connectWith = async (api: string, target: object = server_address): Promise<unknown> => {
@@ -124,7 +124,7 @@ async function load(
 }
 
 test("refuses connections to hosts that the operator has not allowed, whichever Node API opens them", async () => {
-  const { connectWith, run } = await load("tool", { allowed_domains: [] });
+  const { connectWith, run } = await loadDialler("tool", { allowed_domains: [] });
   for (const api of [...APIS, "unix", "udp", "early"]) {
     expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   }
@@ -134,7 +134,7 @@ test("refuses connections to hosts that the operator has not allowed, whichever 
 });
 
 test("allows connections to an allowed host at the allowed port", async () => {
-  const { connectWith, run } = await load(
+  const { connectWith, run } = await loadDialler(
     "tool",
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
     { egress: ALLOWED_PRIVATE },
@@ -147,7 +147,7 @@ test("allows connections to an allowed host at the allowed port", async () => {
 });
 
 test("requests the URL that was checked, and lets the platform reject an invalid one", async () => {
-  const { connectWith } = await load(
+  const { connectWith } = await loadDialler(
     "tool",
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
     { egress: ALLOWED_PRIVATE },
@@ -170,13 +170,13 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
     vendor: `http://127.0.0.1:${server_address.port}`,
     egress: ALLOWED_PRIVATE,
   };
-  const { connectWith } = await load("llm-provider", { allowed_domains: [] }, options);
+  const { connectWith } = await loadDialler("llm-provider", { allowed_domains: [] }, options);
   expect(await connectWith("fetch")).toBe("from outside");
   expect(await connectWith("net", other_address)).toBe("policy.denied");
   await connectWith("instances");
   expect(await connectWith("fetch", other_address)).toBe("from elsewhere");
   // Only the configuration of a provider allows hosts.
-  const tool = await load(
+  const tool = await loadDialler(
     "tool",
     { allowed_domains: [] },
     { ...options, providers: [instance("dialler-tool")] },
@@ -189,8 +189,8 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
 });
 
 test("does not share kept-alive connections with plugins that may not use them", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: ALLOWED_PRIVATE });
-  const denied = await load("tool", { allowed_domains: [] });
+  const allowed = await loadDialler("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: ALLOWED_PRIVATE });
+  const denied = await loadDialler("tool", { allowed_domains: [] });
   const url = `http://127.0.0.1:${server_address.port}`;
   for (let i = 0; i < 3; i++) {
     expect(await allowed.connectWith("fetch")).toBe("from outside");
@@ -200,8 +200,8 @@ test("does not share kept-alive connections with plugins that may not use them",
 });
 
 test("does not let a refused request affect concurrent requests by others to the same host", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: ALLOWED_PRIVATE });
-  const denied = await load("tool", { allowed_domains: [] });
+  const allowed = await loadDialler("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: ALLOWED_PRIVATE });
+  const denied = await loadDialler("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.
   const target = { host: "127.0.0.3", port: server_address.port };
   const separate = await new Promise<Server>((done) => {
@@ -259,7 +259,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   };
   const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
   const target = { host: "rebind.test", port: server_address.port };
-  const { connectWith } = await load(
+  const { connectWith } = await loadDialler(
     "llm-provider",
     { allowed_domains: ["rebind.test"] },
     { egress: { resolve, forbidden } },
@@ -296,7 +296,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
 });
 
 test("refuses private addresses of an allowed host unless the operator allowed the destination", async () => {
-  const { connectWith } = await load("tool", { allowed_domains: ["*"] });
+  const { connectWith } = await loadDialler("tool", { allowed_domains: ["*"] });
   for (const api of APIS) expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
     expect([host, await connectWith("net", { host, port: server_address.port })]).toEqual([
@@ -318,7 +318,7 @@ verifies(
       label: "",
       config: { base_url, ...(allow_private === undefined ? {} : { allow_private }) },
     });
-    const { serve } = await load("llm-provider", { allowed_domains: [] });
+    const { serve } = await loadDialler("llm-provider", { allowed_domains: [] });
     const allowed = await serve({ providers: [instance(address)] });
     const not_allowed = await serve({ providers: [instance()] });
     const allowed_elsewhere = await serve({ providers: [instance(`127.0.0.1:${other_address.port}`)] });
@@ -339,7 +339,7 @@ test("does not follow redirects, not even to an allowed host", async () => {
   );
   await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
   try {
-    const { connectWith } = await load(
+    const { connectWith } = await loadDialler(
       "llm-provider",
       { allowed_domains: ["127.0.0.1"] },
       { egress: ALLOWED_PRIVATE },

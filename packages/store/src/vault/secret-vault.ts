@@ -1,8 +1,8 @@
 /**
  * Encrypts secret values at rest: AES-256-GCM with a key derived with HKDF-SHA256 from a master key. The text is
  * `v1.KEY_ID.NONCE.SEALED`. The org and the name are authenticated too, so a value that was moved to another row cannot
- * be opened. The newest key seals and every key opens, so keys are rotated by adding a new one. A key is stored before it
- * seals anything. An unknown key id is looked up in the key file again, since another process may have added the key.
+ * be opened. The newest key seals and every key opens, so keys are rotated by adding a new one. A key is stored before
+ * it seals anything. An unknown key id is looked up in the key file again, since another process may have added it.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";

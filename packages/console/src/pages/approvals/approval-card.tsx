@@ -171,7 +171,7 @@ interface CoverageButtonProps {
   onChoose: (covers: AnswerCoverage) => void;
 }
 
-/** The menu says what the answer covers, even if there is only one choice. */
+/** The menu shows what the answer covers, even if there is only one choice. */
 function CoverageButton({ label, options, names, disabled, onChoose }: CoverageButtonProps) {
   if (options.length === 0) return null;
   return (

@@ -1,4 +1,4 @@
-/** Approvals that hold for later calls: answers for a session and lasting allow rules. Each can be revoked. */
+/** Approvals that apply to later calls: answers for a session, and allow rules. Each can be revoked. */
 import type { AllowRule, ApprovalGrant } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
@@ -20,14 +20,14 @@ import { useToast } from "../../parts/toast.tsx";
 import { AllowRuleDialog } from "./allow-rule-dialog.tsx";
 import styles from "./approvals.module.css";
 
-type Standing = { kind: "grant"; grant: ApprovalGrant } | { kind: "rule"; rule: AllowRule };
+type StandingApproval = { kind: "grant"; grant: ApprovalGrant } | { kind: "rule"; rule: AllowRule };
 
 export function StandingApprovals() {
   const { client } = useServices();
   const grants = useQuery(approvalQueries.grants(client));
   const rules = useInfiniteQuery(approvalQueries.rules(client));
   const rule_rows = useRows(rules);
-  const [revoking, setRevoking] = useState<Standing | null>(null);
+  const [revoking, setRevoking] = useState<StandingApproval | null>(null);
   const [adding, setAdding] = useState(false);
   const grant_columns = useMemo(() => grantColumns((grant) => setRevoking({ kind: "grant", grant })), []);
   const rule_columns = useMemo(() => ruleColumns((rule) => setRevoking({ kind: "rule", rule })), []);
@@ -80,11 +80,11 @@ export function StandingApprovals() {
   );
 }
 
-function RevokeDialog({ standing, onClose }: { standing: Standing | null; onClose: () => void }) {
+function RevokeDialog({ standing, onClose }: { standing: StandingApproval | null; onClose: () => void }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const revoke = useMutation({
-    mutationFn: (one: Standing) =>
+    mutationFn: (one: StandingApproval) =>
       one.kind === "grant"
         ? client.approvals.revokeGrant(one.grant.id)
         : client.allow_rules.remove(one.rule.id),

@@ -285,7 +285,7 @@ function BindingActions({ binding }: { binding: Binding }) {
   );
 }
 
-/** The grant, the digest that the last call ran, and the command that shows the same. */
+/** The grant, the package digests of the binding and of its last call, and the command that shows the binding. */
 function BindingPermissions({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   const client = useClient();
   const { binding_id, generation, class_lowered_by } = binding;

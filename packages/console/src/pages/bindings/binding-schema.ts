@@ -75,7 +75,7 @@ export function listSlotNames(pkg: Package, export_id: string): string[] {
   return [...new Set(all.flatMap((permissions) => permissions?.secret_slots ?? []))];
 }
 
-/** Why the plugin needs the secret, as stated in its manifest; null if the manifest does not say. */
+/** Why the plugin needs the secret, as stated in its manifest; null if the manifest gives no reason. */
 export function slotReason(pkg: Package | undefined, slot: string): string | null {
   if (pkg === undefined) return null;
   const { runtime, exports } = pkg.manifest;

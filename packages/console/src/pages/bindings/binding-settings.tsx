@@ -121,7 +121,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
   );
 }
 
-/** A server on stdio receives the secret of a slot in a variable named after it. */
+/** A server on stdio receives the secret of a slot in an environment variable that is named after the slot. */
 function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: string) => void }) {
   const [name, setName] = useState("");
   const slot = name.trim().toLowerCase();
@@ -166,7 +166,7 @@ interface SettingsCardProps {
   children: ReactNode;
 }
 
-/** Saves only over the version of the binding that the page shows. A later change by someone else is refused. */
+/** Saving is refused if someone else has changed the binding since the page loaded it. */
 function SettingsCard({ title, binding, patch, drafts, children }: SettingsCardProps) {
   const { client, queries } = useServices();
   const toast = useToast();

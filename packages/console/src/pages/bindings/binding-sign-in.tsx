@@ -81,14 +81,14 @@ function SignInForm({ busy, onStart }: { busy: boolean; onStart: (options: SignI
   const [client_secret, setClientSecret] = useState("");
   const [private_key, setPrivateKey] = useState("");
   const [scope, setScope] = useState("");
-  const [itself, setItself] = useState(false);
+  const [as_client, setAsClient] = useState(false);
   const start = () =>
     onStart({
       ...(client_id === "" ? {} : { client_id }),
       ...(client_secret === "" ? {} : { client_secret }),
       ...(private_key === "" ? {} : { private_key }),
       ...(scope === "" ? {} : { scope }),
-      ...(itself ? { grant: "client_credentials" } : {}),
+      ...(as_client ? { grant: "client_credentials" } : {}),
     });
   return (
     <div className={layout.form}>
@@ -129,8 +129,8 @@ function SignInForm({ busy, onStart }: { busy: boolean; onStart: (options: SignI
         <Checkbox
           mt="sm"
           label="Sign in as the client itself, without a person"
-          checked={itself}
-          onChange={({ currentTarget }) => setItself(currentTarget.checked)}
+          checked={as_client}
+          onChange={({ currentTarget }) => setAsClient(currentTarget.checked)}
         />
       </details>
       <div className={layout.row}>
@@ -142,7 +142,7 @@ function SignInForm({ busy, onStart }: { busy: boolean; onStart: (options: SignI
   );
 }
 
-/** The sign-in happens in another tab; if it cannot return to the gateway, its last URL is pasted here. */
+/** The sign-in happens in another tab. If its browser cannot return to the gateway, the person pastes the last URL here. */
 function SignInSteps({ started, onDone }: { started: SignInStarted; onDone: () => void }) {
   const { client } = useServices();
   const [redirect, setRedirect] = useState("");

@@ -20,7 +20,7 @@ import { JsonEditor } from "../../parts/schema-form/schema-form.tsx";
 export interface PolicyFieldsProps {
   value: BindingPolicy;
   onChange: (value: BindingPolicy) => void;
-  /** How the plugin runs; some fields apply to one kind only. */
+  /** The protocol of the plugin; some fields apply to certain protocols only. */
   protocol?: string | undefined;
 }
 

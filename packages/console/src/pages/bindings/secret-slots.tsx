@@ -1,4 +1,4 @@
-/** The secret slots of a binding. A slot without a secret keeps it inactive, and the page says so. */
+/** The secret slots of a binding. A slot without a secret keeps the binding inactive. */
 import type { Package, Secret } from "@backplane/contract";
 import { Button, PasswordInput, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
@@ -13,7 +13,7 @@ import { slotReason } from "./binding-schema.ts";
 
 export interface SecretSlotsProps {
   slots: readonly string[];
-  /** Slot to reference. */
+  /** The reference of the secret in each slot. */
   value: Record<string, string>;
   onChange: (value: Record<string, string>) => void;
   pkg?: Package | undefined;

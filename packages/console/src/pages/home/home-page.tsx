@@ -146,7 +146,7 @@ function Tile({ label, icon, figure, note, tone, linkTo }: TileProps) {
   );
 }
 
-/** The next steps on a gateway without plugins. */
+/** The next steps on a gateway without tools from installed plugins. */
 function FirstSteps() {
   return (
     <Card title="Get started">
@@ -239,7 +239,7 @@ function RecentFailures() {
   return <InvocationCard title="Recent failures" query={query} empty="No call has failed." />;
 }
 
-/** Events that a hook did not accept in any attempt. Shows nothing if there are none, or if there are no hooks. */
+/** Events that a hook did not accept in any attempt. Shows nothing if there are none. */
 function DeadDeliveries() {
   const rows = useQuery(healthQueries.deadDeliveries(useClient())).data ?? [];
   if (rows.length === 0) return null;

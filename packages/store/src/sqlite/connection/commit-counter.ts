@@ -89,7 +89,7 @@ export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   return { count: Number(match[1]), at: Number(match[2]) };
 }
 
-/** Restarts the count from the count of the store. The old file is kept under the name `keep_as`, unless that is null. */
+/** Restarts the count from the count of the store. The old file is renamed to `keep_as`, unless that is null. */
 export function resetCommitFile(file: string, commits: Commits, keep_as: string | null): void {
   if (keep_as !== null) renameSync(commitFile(file), keep_as);
   const fd = openSync(commitFile(file), "w", 0o600);
