@@ -57,7 +57,7 @@ test("says what is missing instead of sending an incomplete source", () => {
   expect(readSource(draftOf("https://mcp.example.com/mcp"))).toContain("Name the server");
   expect(readSource({ ...draftOf("plugin"), kind: "folder" })).toContain("absolute path");
   expect(readSource({ ...draftOf("{"), kind: "mcp_json" })).toContain("not valid JSON");
-  expect(readSource(draftOf("  "))).toBe("Name what to install.");
+  expect(readSource(draftOf("  "))).toBe("Enter what to install.");
 });
 
 test("builds the command that installs the same source", () => {

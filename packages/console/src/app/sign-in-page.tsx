@@ -20,7 +20,7 @@ export function SignInPage() {
         </span>
         <h1>Sign in to Backplane</h1>
         <p>
-          This browser has no login. Run this command on the machine of the gateway and open the link that it
+          This browser has no login. Run this command on the gateway's machine and open the link that it
           prints:
         </p>
         <CliCommand command="backplane open" />

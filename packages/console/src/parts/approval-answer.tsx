@@ -153,7 +153,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
   );
 }
 
-/** Not while a text is being written or a dialog is open. */
+/** False while a text is being written or a dialog is open. */
 function mayMoveFocus(): boolean {
   const active = document.activeElement;
   if (document.querySelector('[role="dialog"]') !== null) return false;

@@ -4,7 +4,7 @@ import styles from "./parts.module.css";
 export interface CardProps {
   title?: string;
   actions?: ReactNode;
-  /** Tables fill the card up to its border. */
+  /** Removes the padding, so that a table fills the card up to its border. */
   flush?: boolean;
   children: ReactNode;
 }

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 export interface ConfirmProps {
   opened: boolean;
   title: string;
-  /** Says what will happen and whether it can be undone. */
+  /** The explanation: what will happen, and whether it can be undone. */
   children: ReactNode;
   /** The verb on the button: "Remove", not "OK". */
   action: string;
@@ -14,7 +14,7 @@ export interface ConfirmProps {
   onClose: () => void;
 }
 
-/** Asks before an action that cannot be undone. The focus starts on Cancel. */
+/** Asks for confirmation before an action. The focus starts on Cancel. */
 export function Confirm(props: ConfirmProps) {
   const { opened, title, children, action, danger = false, busy = false, onConfirm, onClose } = props;
   return (

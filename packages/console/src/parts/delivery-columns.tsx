@@ -53,7 +53,7 @@ export const DELIVERY_COLUMNS: readonly Column<Delivery>[] = [
   { header: "Action", numeric: true, cell: (delivery) => <DeliveryActions delivery={delivery} /> },
 ];
 
-/** A dead delivery can be delivered again; one that has not ended well can be discarded. */
+/** A dead delivery can be replayed; a dead or pending delivery can be discarded. */
 export function DeliveryActions({ delivery: { id, status } }: { delivery: Delivery }) {
   const { client, queries } = useServices();
   const toast = useToast();

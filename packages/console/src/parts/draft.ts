@@ -9,9 +9,9 @@ export interface EditState<T> {
   base: T;
   /** The form shows this: the unsaved value, or the stored one. */
   value: T;
-  /** The value differs from the stored one. */
+  /** Whether the value differs from the stored one. */
   changed: boolean;
-  /** The stored value was changed after the person began to edit, to something else. */
+  /** Whether the stored value has changed since the person began to edit, and differs from the edited value. */
   conflict: boolean;
 }
 

@@ -58,7 +58,7 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** Decorative: the word beside it says the same, or its button has a label. */
+/** Decorative: a word beside the icon has the same meaning, or its button has a label. */
 export function Icon({ name, size = 18 }: { name: IconName; size?: number }) {
   return (
     <svg

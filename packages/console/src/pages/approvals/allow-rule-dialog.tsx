@@ -150,7 +150,7 @@ function Conditions({ draft, onChange }: RuleFieldsProps) {
       <legend className={layout.subtitle}>Only calls with these arguments</legend>
       <p className={layout.dimmed}>
         {
-          "Without a condition, any arguments. * matches any characters except control characters and ; | & $ < > `."
+          "Without a condition, any arguments are allowed. * matches any characters except control characters and ; | & $ < > `."
         }
       </p>
       {conditions.map(({ name, pattern }, index) => (

@@ -133,7 +133,7 @@ function InvocationDetail({ call, approval }: { call: Invocation; approval: Appr
   );
 }
 
-/** A call may be made by another call. */
+/** Links to the call that made this one, if it was made by a call. */
 function Requester({ id }: { id: string }) {
   if (!isId("invocation", id)) return id;
   return (

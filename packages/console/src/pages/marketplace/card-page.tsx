@@ -131,7 +131,7 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
   const navigate = useNavigate();
   const toast = useToast();
   const [bind, setBind] = useState(install_policy.bind);
-  // Names the artifact that is shown, because the catalog can replace it at any time.
+  // The request names the artifact that is shown, because the catalog can replace it at any time.
   const settings = { bind, ...(oci === null ? {} : { oci }) };
   const install = useOperation(
     (client: Client) => client.marketplace.install(id, settings),

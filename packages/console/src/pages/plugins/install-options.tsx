@@ -30,7 +30,7 @@ const OPTIONS: Record<SourceKind, readonly Option[]> = {
 const FLAGS = {
   accept_source: {
     label: "Accept another source repository",
-    description: "Its manifest names a repository other than the one it is installed from.",
+    description: "The package's manifest names a repository other than the one it is installed from.",
   },
   allow_downgrade: {
     label: "Allow an older version",

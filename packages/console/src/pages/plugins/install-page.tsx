@@ -198,7 +198,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
   const { kind, text, name, args } = draft;
   const { label, placeholder, hint } = SOURCE_KINDS.find(({ value }) => value === kind)!;
   const edit = (value: string) => {
-    // A source as the command line spells it selects its kind.
+    // A source in the notation of the command line selects its kind.
     const known = /^(?:npm:|pypi:|image:|example:|oci:\/\/|https?:\/\/)/.test(value) ? draftOf(value) : null;
     onChange(known === null ? { text: value } : { kind: known.kind, text: known.text });
   };
@@ -338,7 +338,7 @@ async function installSource(
   return await client.installations.install({ ...settings, source });
 }
 
-/** The file name, which names a package that has no name of its own. */
+/** The file name without its extension. It becomes the name of a package that has no name of its own. */
 function namedFile({ name }: File): { name: string } {
   return { name: name.replace(/\.(?:tgz|tar\.gz|tar|zip|jar)$/, "") };
 }

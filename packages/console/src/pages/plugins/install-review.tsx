@@ -126,7 +126,7 @@ function ProvenanceSentence({ provenance }: { provenance: NonNullable<Preview["p
   );
 }
 
-/** A server without a manifest gets these at most: the gateway writes its manifest. */
+/** The most that a server without a manifest of its own can get; the gateway writes the manifest. */
 function serverPermissions({ kind, text }: SourceDraft, secret_slots: string[]): Permissions {
   const common = { network: "egress", gateway_api_scopes: [], secret_slots } as const;
   const url = kind === "mcp_url" && URL.canParse(text) ? new URL(text) : null;

@@ -12,7 +12,7 @@ import type { InstallResult } from "./install-page.tsx";
 
 export interface InstalledResultProps {
   installed: InstallResult;
-  /** Packages of which another version is in use. */
+  /** Packages whose bindings use another version. */
   upgrades: readonly string[];
   onAgain: () => void;
 }

@@ -45,7 +45,7 @@ export function KernelPlugins() {
   );
 }
 
-const STATUS_WORDS: Record<PluginView["status"], string> = {
+const STATUS_LABELS: Record<PluginView["status"], string> = {
   loaded: "Loaded",
   unloading: "Unloading",
   failed: "Failed",
@@ -81,7 +81,7 @@ function kernelColumns(
           tone={enabled ? (STATUS_TONES[status] ?? "quiet") : "quiet"}
           icon={status === "failed" ? "octagon" : enabled ? "check" : "pause"}
         >
-          {enabled ? STATUS_WORDS[status] : "Disabled"}
+          {enabled ? STATUS_LABELS[status] : "Disabled"}
         </Badge>
       ),
     },

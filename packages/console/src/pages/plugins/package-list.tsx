@@ -1,4 +1,4 @@
-/** One row per package, with the version that runs. */
+/** One row per package, with the version in use. */
 import type { GatewayStatus } from "@backplane/client";
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -114,7 +114,7 @@ function packageColumns(status: GatewayStatus | undefined): readonly Column<Pack
   ];
 }
 
-/** The digest that calls run. Without a binding nothing of the package runs. */
+/** The digest of the version that calls run. Without a binding, nothing of the package runs. */
 function RunningDigest({ group: { shown, bindings } }: { group: PackageGroup }) {
   return bindings.length === 0 ? "–" : <Digest value={shown.digest} />;
 }

@@ -43,7 +43,7 @@ export function PackageOverview({ pkg, bindings, status }: PackageOverviewProps)
       <Card
         title="Bindings"
         flush
-        actions={<SwitchButton bindings={bindings.data ?? []} name={manifest.name} />}
+        actions={<ToggleAllButton bindings={bindings.data ?? []} name={manifest.name} />}
       >
         {bindings.isPending && <ListSkeleton />}
         {bindings.isError && bindings.data === undefined && (
@@ -147,7 +147,7 @@ const BOUND_COLUMNS: readonly Column<Binding>[] = [
 ];
 
 /** Enables or disables all bindings together, from the next call on. */
-function SwitchButton({ bindings, name }: { bindings: readonly Binding[]; name: string }) {
+function ToggleAllButton({ bindings, name }: { bindings: readonly Binding[]; name: string }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const on = bindings.some(({ status }) => status !== "disabled");

@@ -41,7 +41,7 @@ export function originText({ origin }: Pick<Package, "origin">): string {
   return ORIGINS[origin];
 }
 
-/** Says what the signature proves, and what to do if it proves nothing. */
+/** Describes what the signature proves. */
 export function signatureText(signature: SignatureState | undefined): string {
   if (signature === undefined || signature.state === "unsigned")
     return "Nothing proves who built this package. The digest proves that the package has not changed since it was installed.";

@@ -36,7 +36,7 @@ export const SOURCE_KINDS = [
   {
     value: "mcp_url",
     label: "Remote MCP server",
-    short: "By its address",
+    short: "By its URL",
     placeholder: "https://mcp.example.com/mcp",
     hint: "The gateway connects to it; nothing runs here.",
   },
@@ -106,7 +106,7 @@ export function readSource(
   const text = draft.text.trim();
   const args = draft.args.split("\n").filter((line) => line !== "");
   const slots = draft.slots.length === 0 ? {} : { secret_slots: [...draft.slots] };
-  if (text === "") return "Name what to install.";
+  if (text === "") return "Enter what to install.";
   switch (draft.kind) {
     case "npm":
       return { kind: "npm", spec: text, args, ...slots };

@@ -1,4 +1,4 @@
-/** Turns of the agent and executions of harnesses, newest first; starts, resumes and cancels them. */
+/** Lists turns of the agent and executions of harnesses, newest first, and starts, resumes and cancels them. */
 import type { Run } from "@backplane/contract";
 import { Button, TextInput } from "@mantine/core";
 import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";

@@ -21,7 +21,7 @@ import { useToast } from "../../parts/toast.tsx";
 export function SecretsPage() {
   const { client } = useServices();
   const query = useInfiniteQuery(secretQueries.list(client));
-  /** The name of the secret that is written; empty for a new one. */
+  /** The name of the secret that is being replaced, '' for a new secret; null while the dialog is closed. */
   const [writing, setWriting] = useState<string | null>(null);
   const [removing, setRemoving] = useState<Secret | null>(null);
   const [rotating, setRotating] = useState(false);
@@ -214,7 +214,7 @@ function RemoveSecret({ secret: { name, used_by }, onClose }: { secret: Secret; 
       <p>
         {used_by.length === 0
           ? "Nothing uses it. Its value cannot be recovered."
-          : `${used_by.length} bindings use it and cannot be called without it. Its value cannot be recovered.`}
+          : `It cannot be deleted while bindings use it (${used_by.length}). Bind another secret to them first.`}
       </p>
     </Confirm>
   );

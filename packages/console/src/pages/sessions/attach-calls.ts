@@ -5,7 +5,7 @@
 import { type Approval, type Invocation, isObject, type Json } from "@backplane/contract";
 import type { ToolItem, TranscriptItem } from "./build-transcript.ts";
 
-/** The clock of the tape and that of the records differ by this much at most. */
+/** The times of the tape and of the records differ by at most this much. */
 const SKEW_MS = 1_000;
 
 /** Changes the tool items, and returns the approvals that belong to none of them. */

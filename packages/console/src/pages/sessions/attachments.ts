@@ -10,9 +10,9 @@ export interface PickedFile {
   block: JsonObject;
 }
 
-/** A request has at most 1 MiB; the rest is for the text. */
+/** A request has at most 1 MiB; the rest is left for its other fields. */
 const MAX_MESSAGE_BYTES = 1024 * 1024 - 16 * 1024;
-/** The same limit in bytes of files, which grow by a third in base64. */
+/** The limit for one file, which grows by a third in base64. */
 const MAX_FILE_BYTES = 740_000;
 export const MAX_ATTACHMENTS = 20;
 
@@ -26,7 +26,7 @@ const MAX_PIXELS = 1_568;
 /** A smaller image is sent as it is. */
 const SCALE_BYTES = 400_000;
 
-/** Throws an error whose message says what to do. */
+/** Throws an error whose message can be shown to the person. */
 export async function readAttachment(file: File): Promise<PickedFile> {
   const name = file.name === "" ? "pasted-image.png" : file.name;
   if (file.size === 0) throw new Error(`${name} is empty.`);
@@ -45,7 +45,7 @@ export async function readAttachment(file: File): Promise<PickedFile> {
   return { name, bytes: file.size, block: { type: "resource", resource } };
 }
 
-/** Null if the file is not text, whatever its name says. */
+/** Null if the file is not text, whatever its name suggests. */
 async function readText(file: File): Promise<string | null> {
   const text = await file.text();
   return text.includes("\u{fffd}") || text.includes("\0") ? null : text;

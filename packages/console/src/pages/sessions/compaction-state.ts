@@ -48,7 +48,7 @@ function findChain({ entry, at }: MarkerItem, compacted: readonly Chain[]): Chai
     .toSorted((a, b) => distance(a) - distance(b))[0];
 }
 
-/** Whether the model no longer sees an entry, because the compaction that it followed was undone. */
+/** Whether the model no longer sees an entry, because the entry followed a compaction that was undone. */
 export function isSetAside(entry: number, states: ReadonlyMap<number, CompactionState>): boolean {
   for (const [marker, { in_effect, last_entry_id }] of states)
     if (!in_effect && entry >= marker && entry <= last_entry_id) return true;

@@ -31,7 +31,7 @@ export interface ComposerProps {
   autoFocus: boolean;
 }
 
-/** The message that is being written. It survives a reload of the tab. */
+/** The message that is being written. Its text survives a reload of the tab. */
 export interface MessageDraft {
   text: string;
   setText: (text: string) => void;

@@ -23,8 +23,8 @@ export function ContentBlocks({ blocks, label }: { blocks: readonly JsonObject[]
   ));
 }
 
-/** Whether a block is shown without opening its card. */
-export function isPicture(block: JsonObject): boolean {
+/** Whether a block is a picture or a sound, which is shown without opening its card. */
+export function isMediaBlock(block: JsonObject): boolean {
   return mediaOf(block) !== null;
 }
 
@@ -40,7 +40,7 @@ function ContentBlockView({ block, label }: { block: JsonObject; label: string }
   return <JsonView value={block} label={label} />;
 }
 
-/** The files of a message: pictures, and the others by name and size. */
+/** The files of a message: pictures and sounds, and any other file by name and size. */
 export function Attachments({ blocks }: { blocks: readonly JsonObject[] }) {
   if (blocks.length === 0) return null;
   return (

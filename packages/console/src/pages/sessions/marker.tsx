@@ -1,4 +1,4 @@
-/** Where the model's context changed: a compaction, a reset, an interruption. */
+/** Marks a compaction, a reset, a handoff or an interruption in the conversation. */
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useServices } from "../../api/services.ts";

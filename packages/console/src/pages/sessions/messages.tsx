@@ -20,7 +20,7 @@ export interface EntryActions {
 
 export interface EntryToolbarProps {
   entry: number;
-  /** The last entry that a fork inherits; by default the entry. */
+  /** The last entry that a fork inherits; by default `entry`. */
   fork_at?: number;
   pinned: boolean;
   actions: EntryActions;

@@ -42,7 +42,7 @@ export function newSessionId(now = new Date()): string {
   return `chat-${stamp}-${random!.toString(36).padStart(5, "0").slice(-5)}`;
 }
 
-/** Marks a provider that cannot answer. */
+/** The name and model of a provider, marked if a required setting is missing. */
 export function providerText({ id, label, plugin, config, config_schema }: ProviderView): string {
   const title = label || id;
   const model = typeof config.model === "string" && config.model !== "" ? `, ${config.model}` : "";

@@ -13,7 +13,7 @@ import { CodeBlock, JsonView } from "../../parts/json-view.tsx";
 import { useNow } from "../../parts/time.tsx";
 import { durationText } from "../../parts/time-text.ts";
 import type { ToolItem } from "./build-transcript.ts";
-import { ContentBlocks, isPicture } from "./content-blocks.tsx";
+import { ContentBlocks, isMediaBlock } from "./content-blocks.tsx";
 import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
@@ -33,7 +33,7 @@ export interface ToolCardProps {
   progress: ToolProgress | undefined;
   /** From the catalog; null if the tool is not in it. */
   risk: Risk | null;
-  /** The identical approvals that are answered in this card; empty if another card does. */
+  /** The identical approvals that are answered in this card; empty if another card has the form. */
   answers: readonly Approval[];
   /** Whether the turn that made the call is running. */
   running: boolean;
@@ -45,8 +45,8 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
   const state = stateOf(tool, running);
   const { tone, icon, label } = STATES[state];
   const [opened, setOpened] = useCardOpen(`tool ${tool.id}`);
-  const pictures = tool.content.filter(isPicture);
-  const others = tool.content.filter((block) => !isPicture(block));
+  const media = tool.content.filter(isMediaBlock);
+  const others = tool.content.filter((block) => !isMediaBlock(block));
   const [first, ...rest] = answers;
   const shown_risk = approval?.risk ?? risk;
   const status = state === "running" ? (progress?.status ?? "") : "";
@@ -92,9 +92,9 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
         <p className={styles.note}>The answer to the same call above also applies to this one.</p>
       )}
       {approval !== null && approval.status !== "pending" && <ApprovalResult approval={approval} />}
-      {pictures.length > 0 && (
+      {media.length > 0 && (
         <div className={styles.pictures}>
-          <ContentBlocks blocks={pictures} label={`Image of ${tool.name}`} />
+          <ContentBlocks blocks={media} label={`Image of ${tool.name}`} />
         </div>
       )}
     </article>

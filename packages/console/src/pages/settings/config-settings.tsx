@@ -117,7 +117,7 @@ function textOf(value: Json): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** The value is requested only after a confirmation, which the audit log records, and is not kept. */
+/** The value is requested only after a confirmation, and is not kept. The audit log records the request. */
 function RevealDialog({ name, onClose }: { name: string; onClose: () => void }) {
   const { client } = useServices();
   const reveal = useMutation({ mutationFn: () => client.config.get(name, { show: true }) });

@@ -26,7 +26,7 @@ import { useToast } from "../../parts/toast.tsx";
 
 export function Providers() {
   const query = useQuery(providerQueries.list(useClient()));
-  /** Null for a new instance. */
+  /** The provider in the dialog, null for a new one. No dialog is open while the state itself is null. */
   const [editing, setEditing] = useState<{ provider: ProviderView | null } | null>(null);
   const [removing, setRemoving] = useState<ProviderView | null>(null);
   const columns = useMemo(() => providerColumns((provider) => setEditing({ provider }), setRemoving), []);

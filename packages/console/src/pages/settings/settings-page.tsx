@@ -1,4 +1,4 @@
-/** Model providers, policy, keys, trusted publishers and the live configuration. */
+/** Model providers, policy, keys, clients, trusted publishers and folders, and the live configuration. */
 import { Tabs } from "@mantine/core";
 import { useSearch } from "@tanstack/react-router";
 import type { ComponentType } from "react";

@@ -1,4 +1,4 @@
-/** Folders on the gateway's machine whose tools are offered. Files are reviewed before they are trusted. */
+/** Folders on the gateway's machine whose tools are offered. A person reviews the files before trusting a folder. */
 import type { WorkspaceFolder, WorkspaceReview } from "@backplane/contract";
 import { Button, Checkbox, Group, Modal, Radio, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";

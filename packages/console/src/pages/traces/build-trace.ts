@@ -4,7 +4,7 @@ import type { InvocationStatus, Run, TraceSpan } from "@backplane/contract";
 export interface TraceRow {
   key: string;
   kind: "run" | "call";
-  /** A call or a run. */
+  /** The id of the call or run. */
   id: string;
   name: string;
   hint: string;
@@ -31,18 +31,18 @@ export function buildTrace(spans: readonly TraceSpan[], runs: readonly KnownRun[
   const known_runs = new Map(runs.map((run) => [run.id, run]));
   const children = new Map<string, TraceSpan[]>();
   const roots: TraceSpan[] = [];
-  const of_runs = new Map<string, TraceSpan[]>();
+  const spans_by_run = new Map<string, TraceSpan[]>();
   for (const span of spans) {
     const list =
       span.parent_id !== null && spans_by_id.has(span.parent_id)
         ? listFor(children, span.parent_id)
         : span.run_id !== null
-          ? listFor(of_runs, span.run_id)
+          ? listFor(spans_by_run, span.run_id)
           : roots;
     list.push(span);
   }
   const rows: TraceRow[] = [];
-  // A loop instead of a recursion: a chain of calls may be long.
+  // A loop instead of recursion, because a chain of calls can be long.
   const addCalls = (first: readonly TraceSpan[], depth: number) => {
     const open = first.toReversed().map((span) => ({ span, depth }));
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -52,9 +52,9 @@ export function buildTrace(spans: readonly TraceSpan[], runs: readonly KnownRun[
     }
   };
   addCalls(roots, 0);
-  for (const [run_id, calls] of of_runs) {
+  for (const [run_id, calls] of spans_by_run) {
     const run = known_runs.get(run_id);
-    const depth = run?.parent_run_id != null && of_runs.has(run.parent_run_id) ? 1 : 0;
+    const depth = run?.parent_run_id != null && spans_by_run.has(run.parent_run_id) ? 1 : 0;
     rows.push(toRunRow(run_id, run, calls, depth, now));
     addCalls(calls, depth + 1);
   }

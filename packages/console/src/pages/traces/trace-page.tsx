@@ -66,20 +66,20 @@ export function TraceSummary({ spans, rows, complete }: TraceSummaryProps) {
   return (
     <p className={styles.summary}>
       <span>
-        {count(spans.length, "call")}
+        {pluralize(spans.length, "call")}
         {!complete && ", loading more…"}
       </span>
       <span>{durationText(to - from)}</span>
       {failed > 0 && <span>{failed} failed</span>}
       {gaps.length > 0 && (
         <span>
-          {count(gaps.length, "idle time")} compressed, {durationText(idle)} in total
+          {pluralize(gaps.length, "idle time")} compressed, {durationText(idle)} in total
         </span>
       )}
     </p>
   );
 }
 
-function count(number: number, noun: string): string {
+function pluralize(number: number, noun: string): string {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }

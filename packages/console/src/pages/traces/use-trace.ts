@@ -7,7 +7,7 @@ import { useRows } from "../../parts/paged-list.tsx";
 import { useNow } from "../../parts/time.tsx";
 import { buildTrace } from "./build-trace.ts";
 
-/** The names of further runs are not loaded; their calls show when they ran. */
+/** At most this many runs are loaded. Any other run is drawn from its first call to its last. */
 const MAX_RUNS = 30;
 const RUNNING_MS = 1_000;
 const ENDED_MS = 60_000;
