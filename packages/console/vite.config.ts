@@ -19,7 +19,7 @@ export default defineConfig({
     // Inlined files would be data: URLs, which the content security policy refuses for scripts and fonts.
     assetsInlineLimit: 0,
     target: "es2023",
-    // Packed with the files that contain the libraries.
+    // The package contains this file along with the bundled libraries.
     license: { fileName: "LICENSES.md" },
     modulePreload: { polyfill: false },
     reportCompressedSize: false,

@@ -244,7 +244,7 @@ test("reads text files as text, other files as bytes, and limits their size", as
   expect(scaledSize(10, 5)).toEqual({ width: 10, height: 5 });
 });
 
-test("names a session after the first line of its first message", () => {
+test("names a session after the first line of its first message, and finds it by the words of its title", () => {
   expect(titleFrom("\n## Fix the build\nplease")).toBe("Fix the build");
   expect(titleFrom("word ".repeat(30))).toBe(`${"word ".repeat(11)}word…`);
   expect(titleFrom("")).toBe("New chat");

@@ -11,7 +11,7 @@ import { HomePage } from "../src/pages/home/home-page.tsx";
 import { PackageFailures } from "../src/pages/plugins/package-failures.tsx";
 import { ToastProvider } from "../src/parts/toast.tsx";
 
-/** The filters with which a page lists calls. Rendering to a string starts no request. */
+/** The statuses by which a page filters its calls. Rendering to a string starts no request. */
 function listedStatuses<P extends object>(page: FunctionComponent<P>, props: P): unknown[] {
   const queries = new QueryClient();
   const services = { queries, client: {}, live: {} } as Services;

@@ -53,7 +53,7 @@ test.each([
   expect(readSource(draftOf(text))).toEqual(source);
 });
 
-test("says what is missing instead of sending an incomplete source", () => {
+test("returns what is missing instead of an incomplete source", () => {
   expect(readSource(draftOf("https://mcp.example.com/mcp"))).toContain("Name the server");
   expect(readSource({ ...draftOf("plugin"), kind: "folder" })).toContain("absolute path");
   expect(readSource({ ...draftOf("{"), kind: "mcp_json" })).toContain("not valid JSON");

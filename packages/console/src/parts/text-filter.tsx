@@ -7,7 +7,7 @@ export interface TextFilterProps {
   onChange: (value: string | undefined) => void;
 }
 
-/** Applied with Enter or when the field loses the focus, because each change is a request. */
+/** The filter is applied with Enter or when the field loses the focus, because each change causes a request. */
 export function TextFilter({ label, value, onChange }: TextFilterProps) {
   const [text, setText] = useState(value ?? "");
   useEffect(() => setText(value ?? ""), [value]);

@@ -1,4 +1,4 @@
-/** Short messages about the result of an action. Errors stay until they are closed. */
+/** Short messages about the result of an action. Errors stay until they are closed or displaced by newer messages. */
 import { CloseButton } from "@mantine/core";
 import { createContext, type ReactNode, useCallback, useContext, useMemo, useState } from "react";
 import { problemOf } from "../api/problem.ts";

@@ -25,7 +25,7 @@ export const consoleTheme = createTheme({
   },
 });
 
-/** The key of the chat page, so that both have the same color scheme. Without a choice, the system's is used. */
+/** The storage key is also the chat page's, so both have the same color scheme. The default is the system's. */
 const KEY = "theme";
 
 export function createColorSchemeManager(): MantineColorSchemeManager {

@@ -13,7 +13,7 @@ import { inTransaction } from "./transactions.ts";
 
 /** How much of an artifact one query holds in memory. */
 const CHUNK_BYTES = 256 * 1024;
-/** An artifact may have several thousand chunks, so a step removes few artifacts. */
+/** An artifact can have a thousand chunks, so a step removes few artifacts. */
 const SWEEP_BATCH = 20;
 const HEX = /^[0-9a-f]{64}$/;
 const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";

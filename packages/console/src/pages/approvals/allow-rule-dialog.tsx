@@ -149,9 +149,8 @@ function Conditions({ draft, onChange }: RuleFieldsProps) {
     <fieldset className={layout.group}>
       <legend className={layout.subtitle}>Only calls with these arguments</legend>
       <p className={layout.dimmed}>
-        {
-          "Without a condition, any arguments are allowed. * matches any characters except control characters and ; | & $ < > `."
-        }
+        Without a condition, any arguments are allowed.{" "}
+        {"* matches any characters except control characters and ; | & $ < > `."}
       </p>
       {conditions.map(({ name, pattern }, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: a condition has no identity other than its position

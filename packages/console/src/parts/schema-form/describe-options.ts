@@ -32,7 +32,7 @@ function withTitle(option: Json, index: number): Json {
   return { ...schema, title: name };
 }
 
-/** The value of the property that tells the options apart: `{kind: {const: "http"}}`. */
+/** The value of the property that distinguishes the options: `{kind: {const: "http"}}`. */
 function constantOf({ const: value, properties }: JsonObject): string | undefined {
   if (value !== undefined) return typeof value === "string" ? value : JSON.stringify(value);
   if (!isObject(properties)) return undefined;

@@ -1,4 +1,4 @@
-/** A value and its schema as a form, as JSON, and as the model sees the tool. All three show the same value. */
+/** Edits a value as a form of its schema or as JSON, and shows the tool as the model sees it. */
 import type { Json, JsonObject } from "@backplane/contract";
 import { SegmentedControl, Textarea } from "@mantine/core";
 import { lazy, Suspense, useEffect, useId, useState } from "react";
@@ -15,7 +15,7 @@ export interface SchemaFormProps {
   value: Json;
   onChange: (value: Json) => void;
   disabled?: boolean;
-  /** The tool as it is offered to models; without it there is no such view. */
+  /** The tool as it is offered to models; without it, that view is not offered. */
   model?: { name: string; description: string; token_cost: number } | undefined;
 }
 

@@ -31,7 +31,7 @@ const ROOT = "https://schema.invalid/root";
 
 /** Returns each problem once, with the path of the invalid value. */
 export function schemaProblems(schema: JsonObject, value: Json): SchemaProblem[] {
-  const { errors } = new Validator(prepare(schema), draftOf(schema), false).validate(value);
+  const { errors } = new Validator(withoutPatterns(schema), draftOf(schema), false).validate(value);
   const problems = errors.filter(({ keyword }) => !CONTAINERS.has(keyword)).map(toProblem);
   return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
@@ -39,8 +39,8 @@ export function schemaProblems(schema: JsonObject, value: Json): SchemaProblem[]
 /** Whether the value matches one option of a schema, whose references are relative to the whole schema. */
 export function matchesOption(option: JsonObject, value: Json, root: JsonObject): boolean {
   try {
-    const validator = new Validator(prepare(absoluteRefs(option) as JsonObject), draftOf(root), true);
-    validator.addSchema({ ...prepare(root), $id: ROOT });
+    const validator = new Validator(withoutPatterns(absoluteRefs(option) as JsonObject), draftOf(root), true);
+    validator.addSchema({ ...withoutPatterns(root), $id: ROOT });
     return validator.validate(value).valid;
   } catch {
     // A reference that cannot be resolved: the option matches nothing, and the form shows the first one.
@@ -71,8 +71,8 @@ function draftOf({ $schema }: JsonObject): "7" | "2020-12" {
   return typeof $schema === "string" && $schema.includes("draft-07") ? "7" : "2020-12";
 }
 
-/** Without patterns, and without `additionalProperties` where it depends on a pattern. */
-function prepare(schema: JsonObject): Schema {
+/** Removes patterns, and `additionalProperties` where it depends on a pattern. */
+function withoutPatterns(schema: JsonObject): Schema {
   return mapSchemas(schema, ({ pattern: _pattern, patternProperties, ...rest }) => {
     if (patternProperties !== undefined) delete rest.additionalProperties;
     return rest;
