@@ -92,7 +92,7 @@ test("sends and shows only the options that apply to the kind of source", () => 
   expect(choiceFlags("folder", choices)).toEqual(["--allow-downgrade", "--editable"]);
 });
 
-test("creates the same allow rule as the command", () => {
+test("sends the chosen fields of an allow rule, and leaves out those with their default", () => {
   const draft = {
     covers: "tool",
     subject: "run_command",

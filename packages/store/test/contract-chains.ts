@@ -34,7 +34,7 @@ export function chainCases(subject: () => Subject): void {
       expect(await readBriefs(scope, forked.id, 3)).toEqual(["4 c"]);
       expect((await sessions().get(child))?.parent_session_id).toBe("s");
 
-      // A child of the child, forked at an entry of the grandparent, and a second chain of one session.
+      // A fork of the fork, at an entry of the root. It is a second chain of the child session.
       const early = await sessions().fork({ scope, chain_id: forked.id, at: 2 }, newChain(), null, {});
       expect(await readBriefs(scope, early.id)).toEqual(["1 session/start", "2 a"]);
       expect(early.session_id).toBe("child");
@@ -153,7 +153,7 @@ export function chainCases(subject: () => Subject): void {
     },
   );
 
-  test("detects a changed byte, a changed entry and a truncated end", async () => {
+  test("detects changed and missing entries, and a moved fork point", async () => {
     const verifyAfter = async (change: (chain: string, fork: string) => string) => {
       const key = freshKey();
       const { scope } = key;
@@ -233,7 +233,7 @@ export function chainCases(subject: () => Subject): void {
     expect(await sessions().verify(scope, fork.id)).toBeNull();
   });
 
-  test("begins the context of the model at the last of two anchors in one append", async () => {
+  test("begins the model's context at the last of two anchors in one append", async () => {
     const key = freshKey();
     const { scope } = key;
     const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;

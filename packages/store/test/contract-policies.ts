@@ -4,7 +4,11 @@ import { NOW, sampleAudit } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function policyCases(store: () => Store): void {
-  const samplePolicy = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
+  const samplePolicy = (
+    org_id: string,
+    project_id: string | null,
+    more: Partial<PolicyRow> = {},
+  ): PolicyRow => ({
     scope: { org_id, project_id },
     policy: { tolerance: { conversation: "medium" } },
     generation: 1,
@@ -19,7 +23,9 @@ export function policyCases(store: () => Store): void {
     const readPolicies = (project_id: string | null) => policies.get({ org_id, project_id });
     expect(await readPolicies("proj_a")).toEqual({ org: null, project: null });
     const org_policy = samplePolicy(org_id, null);
-    const project_policy = samplePolicy(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
+    const project_policy = samplePolicy(org_id, "proj_a", {
+      policy: { allowed_origins: ["core"], rules: [] },
+    });
     expect(await policies.put(org_policy, {})).toBe(true);
     expect(await policies.put(project_policy, {})).toBe(true);
     expect(await readPolicies("proj_a")).toEqual({ org: org_policy, project: project_policy });

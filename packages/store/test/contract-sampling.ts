@@ -26,7 +26,7 @@ export function samplingCases(subject: () => Subject): void {
     expect(await countUse(2, base_time + HOUR)).toBe(true);
     expect(await countUse(2, base_time + HOUR + 1)).toBe(false);
     expect(await countUse(3, base_time + HOUR + 1), "the operator raised the limit").toBe(true);
-    expect(await countUse(1, base_time + HOUR + 2), "or lowered it").toBe(false);
+    expect(await countUse(1, base_time + HOUR + 2), "the operator lowered the limit").toBe(false);
   });
 
   test("admits as many concurrent uses as the limit allows", async () => {

@@ -96,13 +96,13 @@ async function expectMigrated(store: Store): Promise<void> {
   await store.close();
 }
 
-test("backs up and migrates a SQLite file from before sessions", async () => {
+test("backs up and migrates a SQLite file whose schema has no sessions", async () => {
   await fillOldSchema(await openSqliteStore({ file, threaded: false, migrations: MIGRATIONS.slice(0, 1) }));
   await expectMigrated(await openSqliteStore({ file, threaded: false }));
   expect(existsSync(`${file}.schema-1.backup`)).toBe(true);
 });
 
-test("migrates a PostgreSQL database from before sessions", async () => {
+test("migrates a PostgreSQL database whose schema has no sessions", async () => {
   const server = await startPostgres();
   try {
     await fillOldSchema(await openPostgresStore({ url: server.url, migrations: MIGRATIONS.slice(0, 1) }));

@@ -1,4 +1,4 @@
-/** The routes. Each page is a chunk of its own, which is loaded when it is opened or when its link is hovered. */
+/** The routes. Each page is a separate chunk, loaded when it is opened or when its link is hovered or focused. */
 import {
   createRootRoute,
   createRoute,

@@ -39,7 +39,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
   const is_high_risk = compareRisk(first.risk, "high") >= 0;
   const focused_button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
-    if (mayMoveFocus()) focused_button.current?.focus({ preventScroll: true });
+    if (canMoveFocus()) focused_button.current?.focus({ preventScroll: true });
   }, []);
   const times = approvals.length > 1 ? ` ×${approvals.length}` : "";
   const answer = useMutation({
@@ -154,7 +154,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
 }
 
 /** False while a text is being written or a dialog is open. */
-function mayMoveFocus(): boolean {
+function canMoveFocus(): boolean {
   const active = document.activeElement;
   if (document.querySelector('[role="dialog"]') !== null) return false;
   return !(

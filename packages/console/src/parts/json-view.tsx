@@ -11,7 +11,7 @@ const CLASSES = {
   literal: styles.jsonLiteral,
 } as const;
 
-/** The whole value, exactly: nothing is collapsed or shortened, so a reviewer sees what will be sent. */
+/** Shows the whole value: nothing is collapsed or shortened, so a reviewer sees what will be sent. */
 export function JsonView({ value, label }: { value: unknown; label: string }) {
   const text = useMemo(() => JSON.stringify(value, null, 2) ?? "undefined", [value]);
   return (

@@ -15,5 +15,5 @@ function PlainRowLink({ ref, children, ...props }: PlainRowLinkProps) {
   );
 }
 
-/** The link of a row, in its first column. `j` and `k` move between these. */
+/** The link of a row, in its first column. `j` and `k` move between these links. */
 export const RowLink = createLink(PlainRowLink);

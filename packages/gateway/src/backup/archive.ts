@@ -49,7 +49,7 @@ type EntryHeader = Partial<Header> & { name: string };
 
 const MANIFEST = "manifest.json";
 const MAX_MANIFEST_BYTES = 512 * 1024 * 1024;
-/** Most of a home is text; a higher level takes twice the time for a few percent. */
+/** Most of a home is text. A higher level takes twice the time to save a few percent more. */
 const GZIP_LEVEL = 4;
 
 export function createArchive(file: string): ArchiveWriter {

@@ -57,7 +57,7 @@ async function createRawArchive(
   return file;
 }
 
-verifies("run.backup", "unpacks files, folders and links, and restores the mode and time of a file", async () => {
+verifies("run.backup", "unpacks files, folders and links, and restores a file's mode and time", async () => {
   mkdirSync(join(folder, "from/blobs/empty"), { recursive: true });
   writeFileSync(join(folder, "from/blobs/tool"), "#!/bin/sh\n", { mode: 0o755 });
   writeFileSync(join(folder, "from/blobs/nothing"), "");

@@ -189,7 +189,11 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
 });
 
 test("does not share kept-alive connections with plugins that may not use them", async () => {
-  const allowed = await loadDialler("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: ALLOWED_PRIVATE });
+  const allowed = await loadDialler(
+    "llm-provider",
+    { allowed_domains: ["127.0.0.1"] },
+    { egress: ALLOWED_PRIVATE },
+  );
   const denied = await loadDialler("tool", { allowed_domains: [] });
   const url = `http://127.0.0.1:${server_address.port}`;
   for (let i = 0; i < 3; i++) {
@@ -200,7 +204,11 @@ test("does not share kept-alive connections with plugins that may not use them",
 });
 
 test("does not let a refused request affect concurrent requests by others to the same host", async () => {
-  const allowed = await loadDialler("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: ALLOWED_PRIVATE });
+  const allowed = await loadDialler(
+    "llm-provider",
+    { allowed_domains: ["127.0.0.3"] },
+    { egress: ALLOWED_PRIVATE },
+  );
   const denied = await loadDialler("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.
   const target = { host: "127.0.0.3", port: server_address.port };

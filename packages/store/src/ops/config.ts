@@ -83,7 +83,7 @@ function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]>
   return dropped;
 }
 
-/** A sealed value is ciphertext, so only its key can tell whether it is a destination. */
+/** A sealed value is ciphertext, so only its key shows whether it is a destination. */
 function isDestination({ key, value, sealed }: Row): boolean {
   return isDestinationConfig(key as string, sealed === 1 ? "" : (value as string));
 }

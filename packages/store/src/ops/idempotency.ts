@@ -1,7 +1,7 @@
 /**
  * Idempotency keys. A row without `status` is a claim in progress; a row with a status is a stored response. A key can
- * be claimed again stale_ms after a claim whose request died, and after expires_at of a response. For the clock see
- * nowSql.
+ * be claimed again when its claim is older than stale_ms, because the request died, or when its response has expired.
+ * For the clock see nowSql.
  */
 import { nowSql, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 
@@ -86,7 +86,7 @@ export function* completeKey(p: CompletedKey, dialect: SqlDialect): Op<void> {
     refuse("idempotency.in_progress", "Another request with this key is in progress.");
 }
 
-/** Like `completeKey`, but adds values to the response that the work has just created, such as ids. */
+/** Like `completeKey`, but adds values that the work has just created, such as ids, to the response. */
 export function* completeKeyWith(
   p: CompletedKey,
   created: Record<string, string | number>,

@@ -111,7 +111,7 @@ export function* recordRetry(p: {
   fence: number;
   retry_count: number;
   body: string;
-  /** Set after a crash: the delegation from before the crash is revoked and replaced by this one, if there is one. */
+  /** Set after a crash: revokes the delegation from before the crash and, unless it is null, stores this one. */
   renewed: { delegation: SqlValue[] | null } | null;
 }): Op<boolean> {
   const updated = yield sql(

@@ -38,8 +38,8 @@ export function* sweepOutbox(p: SweepStep, dialect: SqlDialect): Op<number> {
 }
 
 /**
- * A token is revoked when its call ends; this removes the tokens that a crash left behind. A live call can outlast its
- * token for a while.
+ * A token is revoked when its call ends; this removes the tokens that a crash left behind. They are kept for `keep_ms`
+ * after they expire, because a running call can outlast its token.
  */
 export function* sweepDelegations(p: SweepStep, dialect: SqlDialect): Op<number> {
   const deleted = yield sql(

@@ -5,7 +5,7 @@ export const MAX_ATTEMPTS = 10;
 
 /**
  * Serialization failure, deadlock, and the two constraint violations that a race can cause. When the operation runs
- * again it sees what the other one committed.
+ * again, it sees what the other transaction committed.
  */
 const CONFLICTS = new Set(["40001", "40P01", "23505", "23503"]);
 

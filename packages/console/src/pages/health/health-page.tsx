@@ -47,7 +47,7 @@ export function HealthPage() {
       <PageHeader
         title="Health"
         badge={pending ? null : <StatusBadge status={worstStatus(checks)} />}
-        lead="The checks of this gateway, its plugins and its queues, with the fix of each problem."
+        lead="The checks of this gateway, its plugins and its queues, with a fix for each problem."
         actions={
           <>
             {(stopped || probe) && (

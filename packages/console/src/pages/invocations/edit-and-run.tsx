@@ -9,7 +9,7 @@ import { ListSkeleton } from "../../parts/list-skeleton.tsx";
 import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { useRerun } from "./rerun.ts";
 
-/** Calls the export with other arguments. An export without a schema in the catalog is edited as JSON. */
+/** Calls the export again with an edited input. The input is edited as JSON if the catalog has no schema for it. */
 export function EditAndRun({ call, onClose }: { call: Invocation; onClose: () => void }) {
   const [input, setInput] = useState(call.input);
   const rerun = useRerun(call);

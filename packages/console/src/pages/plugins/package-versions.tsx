@@ -141,7 +141,6 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const [asking, setAsking] = useState(false);
-<<<<<<< HEAD
   // The gateway rolls back the bindings of one scope together.
   const of_project = selectRollback(bindings.filter(({ scope }) => scope.project_id !== null));
   const of_org = selectRollback(bindings.filter(({ scope }) => scope.project_id === null));
@@ -154,18 +153,6 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
         package_id,
         ...(scope.project_id === null ? { org_wide: true } : {}),
       }),
-=======
-  const pending = bindings.filter(
-    ({ held_upgrade, share_of, rollout }) =>
-      held_upgrade !== undefined || (share_of !== undefined && rollout.traffic_percent > 0),
-  );
-  const affected = pending.length > 0 ? pending : bindings.filter(({ previous }) => previous !== undefined);
-  const rollback = useMutation({
-    mutationFn: async () => {
-      for (const { binding_id, generation } of affected)
-        await client.bindings.rollback(binding_id, { generation });
-    },
->>>>>>> a8e9b302 (refactor(console): correct comments and clarify names on the pages)
     onSuccess: () =>
       toast.show({ tone: "good", title: "Rolled back. The next call runs the previous version." }),
     onError: toast.fail,
@@ -182,9 +169,10 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
     ", ",
   );
 =======
-  if (affected.length === 0) return null;
-  const versions = [...new Set(affected.flatMap(({ previous }) => previous?.package_version ?? []))].join(", ");
->>>>>>> a8e9b302 (refactor(console): correct comments and clarify names on the pages)
+  if (targets.length === 0) return null;
+  const previous_versions = targets.flatMap(({ previous }) => previous?.package_version ?? []);
+  const versions = [...new Set(previous_versions)].join(", ");
+>>>>>>> 34efedf7 (refactor: clarify comments and test titles of store and console)
   return (
     <>
       <Button size="xs" variant="default" onClick={() => setAsking(true)}>

@@ -73,7 +73,7 @@ export function PolicySettings() {
 const CONTEXTS: Record<(typeof RISK_CONTEXTS)[number], { label: string; description: string }> = {
   conversation: {
     label: "In a conversation",
-    description: "A model calls a tool while a person reads along.",
+    description: "A model calls a tool while a person is watching.",
   },
   background: {
     label: "In the background",
@@ -179,7 +179,7 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
         </div>
         <Textarea
           label="The whole policy as JSON"
-          description="Roles, channels, security rules, risk floors, token budgets and limits. Fields that are absent have their default."
+          description="Roles, channels, security rules, risk floors, token budgets and limits. Absent fields have their default values."
           autosize
           minRows={4}
           maxRows={24}
