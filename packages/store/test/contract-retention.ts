@@ -19,13 +19,13 @@ export function retentionCases(subject: () => Subject): void {
     for (const { id } of sample_jobs.slice(0, 3)) await jobs.complete(id, 1, 1_000);
     await jobs.complete(sample_jobs[3]!.id, 1, 5_000);
     await jobs.fail(sample_jobs[4]!.id, 1, "refused", 1_000, null);
-    const states = async () =>
+    const readStates = async () =>
       (await Promise.all(sample_jobs.map(({ id }) => jobs.get(id)))).map((job) => job?.state);
 
     expect(await retention.jobs("done", 1_099, 100, 10)).toBe(0);
     expect(await retention.jobs("done", 1_100, 100, 2)).toBe(2);
     expect(await retention.jobs("done", 1_100, 100, 2)).toBe(1);
-    expect(await states()).toEqual([undefined, undefined, undefined, "done", "dead", "leased", "ready"]);
+    expect(await readStates()).toEqual([undefined, undefined, undefined, "done", "dead", "leased", "ready"]);
     expect(await retention.jobs("dead", 1_099, 100, 10)).toBe(0);
     await jobs.replay(sample_jobs[4]!.id, 900);
     expect(await retention.jobs("dead", 9_000, 100, 10)).toBe(0);

@@ -60,12 +60,12 @@ export function trustedKeyCases(store: () => Store): void {
     const packages = [{ row: samplePackage({ org_id, version }), records: {}, highest: { version } }];
     await store().installations.commit({ packages, moved: [], created: [] });
   };
-  const highestSigned = (org_id: string) =>
+  const readHighestSigned = (org_id: string) =>
     store().trusted_keys.highestSigned(org_id, samplePackage({}).package_id);
 
   test("keeps the highest signed version in whichever order installations commit", async () => {
     const { org_id } = freshOrg();
-    expect(await highestSigned(org_id)).toBeNull();
+    expect(await readHighestSigned(org_id)).toBeNull();
     for (const [version, highest] of [
       ["2.0.0", "2.0.0"],
       ["10.0.0", "10.0.0"],
@@ -75,7 +75,7 @@ export function trustedKeyCases(store: () => Store): void {
       ["10.0.1", "10.0.1"],
     ] as const) {
       await install(org_id, version);
-      expect(await highestSigned(org_id)).toBe(highest);
+      expect(await readHighestSigned(org_id)).toBe(highest);
     }
   });
 
@@ -83,6 +83,6 @@ export function trustedKeyCases(store: () => Store): void {
     const { org_id } = freshOrg();
     const versions = ["4.0.0", "9.0.0", "2.0.0", "12.0.0", "7.0.0", "11.0.0", "3.0.0", "10.0.0"];
     await Promise.all(versions.map((version) => install(org_id, version)));
-    expect(await highestSigned(org_id)).toBe("12.0.0");
+    expect(await readHighestSigned(org_id)).toBe("12.0.0");
   });
 }

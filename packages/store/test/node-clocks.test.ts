@@ -105,11 +105,11 @@ test("does not take over calls and turns of a live node", async () => {
     await acquireLease(holder, `node/${holder.id}`);
     const row = sampleInvocation({ ...scope, node_id: holder.id });
     await holder.store.invocations.open(row, { records: {} });
-    const orphans = async () =>
+    const claimOrphans = async () =>
       (await other.store.invocations.claimOrphans(other.id, other.now(), 100)).map(({ id }) => id);
-    expect(await orphans()).not.toContain(row.id);
+    expect(await claimOrphans()).not.toContain(row.id);
     await holder.store.leases.release(`node/${holder.id}`, holder.id);
-    expect(await orphans()).toContain(row.id);
+    expect(await claimOrphans()).toContain(row.id);
   }
   await acquireLease(slow, `node/${slow.id}`);
   await slow.store.sessions.create(newSession(key), newChain(), [start], {});

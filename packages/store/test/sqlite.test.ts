@@ -28,7 +28,7 @@ const hook = (data: object): HookModule => ({
   module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,
   data,
 });
-const append = (store: Store) => store.invocations.open(sampleInvocation(), { records: {} });
+const openSampleInvocation = (store: Store) => store.invocations.open(sampleInvocation(), { records: {} });
 
 describe.each([true, false])("threaded: %s", (threaded) => {
   test("groups 100 concurrent writes into a few commits", async () => {
@@ -36,7 +36,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
     const commits = () => new Int32Array(counts)[1]!;
     const before = commits();
-    await Promise.all(Array.from({ length: 100 }, () => append(store)));
+    await Promise.all(Array.from({ length: 100 }, () => openSampleInvocation(store)));
     expect(commits() - before).toBeLessThanOrEqual(3);
     await store.close();
   });
@@ -48,7 +48,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     const before = commits();
     const writes = Array.from(
       { length: 5 },
-      () => new Promise<unknown>((resolve) => setImmediate(() => resolve(append(store)))),
+      () => new Promise<unknown>((resolve) => setImmediate(() => resolve(openSampleInvocation(store)))),
     );
     await Promise.all(writes);
     expect(commits() - before).toBe(1);
@@ -126,11 +126,11 @@ test("fails the batch of a writer thread that dies, and starts a new thread", as
   // The first commit creates the schema.
   const exit_at_commit = 2;
   const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });
-  const results = await Promise.allSettled(Array.from({ length: 5 }, () => append(store)));
+  const results = await Promise.allSettled(Array.from({ length: 5 }, () => openSampleInvocation(store)));
   for (const result of results) {
     expect(result).toMatchObject({ status: "rejected", reason: { code: "store.unavailable" } });
   }
-  await append(store);
+  await openSampleInvocation(store);
   expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
   expect(messages.some((message) => message.includes("the next write starts a new one"))).toBe(true);
   await store.close();
@@ -174,7 +174,7 @@ test("refuses a newer schema", async () => {
 
 test("backs up an older file before migrating it, and undoes a failed step", async () => {
   const old = await openSqliteStore({ file, threaded: false });
-  await append(old);
+  await openSampleInvocation(old);
   await old.close();
   expect(existsSync(`${file}.schema-${SCHEMA_VERSION}.backup`)).toBe(false);
   const broken = {

@@ -68,7 +68,7 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
         return;
       }
       if (!response.ok || response.body === null) throw new Error(`status ${response.status}`);
-      opened();
+      onOpened();
       const bytes = response.body.pipeThrough(silence.monitor) as unknown as AsyncIterable<Uint8Array>;
       for await (const { id, event, data } of readSse(bytes)) {
         if (event === "error") break;
@@ -87,7 +87,7 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
     delay = Math.min(delay * 2, MAX_DELAY_MS);
   }
 
-  function opened(): void {
+  function onOpened(): void {
     delay = FIRST_DELAY_MS;
     setState("live");
     if (was_live) void queries.invalidateQueries();

@@ -66,7 +66,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
   let closed = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  function change(next: readonly OutgoingMessage[]): void {
+  function setMessages(next: readonly OutgoingMessage[]): void {
     messages = next;
     const unsent = messages.filter(({ state }) => state !== "stored");
     try {
@@ -79,7 +79,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
   }
 
   function update(key: string, fields: Partial<OutgoingMessage>): void {
-    change(messages.map((message) => (message.key === key ? { ...message, ...fields } : message)));
+    setMessages(messages.map((message) => (message.key === key ? { ...message, ...fields } : message)));
   }
 
   /** Sends one message at a time, so that the tape has them in the order in which they were written. */
@@ -140,11 +140,11 @@ export function createOutbox(options: OutboxOptions): Outbox {
     send({ text, attachments, title }) {
       const at = new Date().toISOString();
       const message = { key: newKey(), text, attachments, title, at, error: null, entry_id: null };
-      change([...messages, { ...message, state: "sending" }]);
+      setMessages([...messages, { ...message, state: "sending" }]);
       void deliver();
     },
     retry() {
-      change(
+      setMessages(
         messages.map((message) =>
           message.state === "rejected" ? { ...message, state: "waiting" as const } : message,
         ),
@@ -153,12 +153,12 @@ export function createOutbox(options: OutboxOptions): Outbox {
     },
     discard(key) {
       const discarded = messages.find((message) => message.key === key && message.state !== "stored");
-      if (discarded !== undefined) change(messages.filter((message) => message !== discarded));
+      if (discarded !== undefined) setMessages(messages.filter((message) => message !== discarded));
       return discarded;
     },
     settle(last_entry_id) {
       const remaining = messages.filter(({ entry_id }) => entry_id === null || entry_id > last_entry_id);
-      if (remaining.length < messages.length) change(remaining);
+      if (remaining.length < messages.length) setMessages(remaining);
     },
     close() {
       closed = true;

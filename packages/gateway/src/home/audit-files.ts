@@ -18,8 +18,8 @@ import { replaceContent } from "./replace-content.ts";
 export const ANCHOR_FILE = "audit.anchor";
 
 /**
- * Replaced atomically and not synced: after a power failure the anchor may refer to an older entry, which is still in
- * the log. The anchor is never ahead of the log, because an entry is on disk before the anchor is written.
+ * The anchor is replaced atomically and not synced: after a power failure it may refer to an older entry, which the log
+ * still has. It is never ahead of the log, because an entry is on disk before the anchor is written.
  */
 export function openAuditAnchor(home: string): AuditAnchor {
   const name = join(home, ANCHOR_FILE);

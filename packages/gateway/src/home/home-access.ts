@@ -57,7 +57,7 @@ function checkFolder(dir: string): HomeProblem[] {
   if (info.isSymbolicLink()) {
     const target = realpathSync(dir);
     return [
-      refuse(
+      createRefusal(
         dir,
         `The home ${dir} is a symbolic link to ${target}.`,
         `Set BACKPLANE_HOME to ${target} itself.`,
@@ -66,7 +66,7 @@ function checkFolder(dir: string): HomeProblem[] {
   }
   if (info.uid !== process.geteuid!()) {
     return [
-      refuse(
+      createRefusal(
         dir,
         `The home ${dir} belongs to user ${info.uid}, and the gateway runs as user ${process.geteuid!()}.`,
         `Run the gateway as user ${info.uid}, set BACKPLANE_HOME to another folder, or change its owner: chown -R ${process.geteuid!()} ${dir}`,
@@ -84,7 +84,7 @@ function checkParents(dir: string): HomeProblem[] {
     const sticky = (mode & 0o1000) !== 0;
     if (!sticky && (mode & 0o002) !== 0) {
       problems.push(
-        refuse(
+        createRefusal(
           folder,
           `Every user of this machine can replace the home ${dir}: ${folder} is writable by all.`,
           `chmod o-w ${folder}`,
@@ -166,14 +166,14 @@ function isForeign({ uid }: Stats): boolean {
 }
 
 function foreignFileProblem(path: string, { uid }: Stats): HomeProblem {
-  return refuse(
+  return createRefusal(
     path,
     `${path} belongs to user ${uid}, and the gateway runs as user ${process.geteuid!()}.`,
     `Remove it, or change its owner if you know where it comes from: chown -R ${process.geteuid!()} ${path}`,
   );
 }
 
-function refuse(path: string, message: string, fix: string): HomeProblem {
+function createRefusal(path: string, message: string, fix: string): HomeProblem {
   return { path, message, fix, action: "refuse" };
 }
 

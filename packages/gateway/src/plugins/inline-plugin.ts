@@ -57,7 +57,7 @@ export function createInlinePlugin(
   const allow_list = allowList(allowed_domains);
   const vendor = new Set<string>();
   let log_quota = MAX_LOGGED_REFUSALS;
-  const guarded = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
+  const createIdentity = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
     const allowedPrivate = () =>
       instances().flatMap(({ address, private_allowed }) => (private_allowed ? [address] : []));
     return {
@@ -75,7 +75,7 @@ export function createInlinePlugin(
     };
   };
   return {
-    ...guarded(() => []),
+    ...createIdentity(() => []),
     addVendor(url) {
       const address = category === "llm-provider" ? addressOfUrl(url) : null;
       if (address !== null) vendor.add(address);
@@ -83,7 +83,7 @@ export function createInlinePlugin(
     createScope() {
       let allowed: AllowedAddress[] = [];
       return {
-        ...guarded(() => allowed),
+        ...createIdentity(() => allowed),
         setInstances(instances) {
           if (category !== "llm-provider") return;
           allowed = instances.flatMap(({ plugin, config }) => {

@@ -77,7 +77,7 @@ function guardDatagrams(running: RunningPlugin): void {
     sockets[method] = function (this: dgram.Socket, ...args: unknown[]) {
       const plugin = running.getStore();
       if (plugin === undefined) return original.apply(this, args);
-      throw refusal(plugin, "UDP");
+      throw createRefusal(plugin, "UDP");
     };
   }
 }
@@ -194,9 +194,9 @@ function pinArguments(args: readonly unknown[], plugin: GuardedPlugin, target: T
 }
 
 function findRefusal(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {
-  if (target === null) return refusal(plugin, "a unix socket");
+  if (target === null) return createRefusal(plugin, "a unix socket");
   const { host, port } = target;
-  if (!plugin.allows(host, port)) return refusal(plugin, `${host}:${port}`);
+  if (!plugin.allows(host, port)) return createRefusal(plugin, `${host}:${port}`);
   const literal = isIP(host) === 0 ? null : plugin.refuseLiteral(host, port);
   if (literal !== null) plugin.recordRefusal(`${host}:${port}`);
   return literal;
@@ -206,7 +206,7 @@ function reportRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unk
   if ((error as { code?: unknown }).code === "policy.denied") plugin.recordRefusal(`${host}:${port}`);
 }
 
-function refusal(plugin: GuardedPlugin, address: string): BackplaneError {
+function createRefusal(plugin: GuardedPlugin, address: string): BackplaneError {
   plugin.recordRefusal(address);
   return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}`, {
     fix: "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.",

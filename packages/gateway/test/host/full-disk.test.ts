@@ -85,12 +85,12 @@ verifies("fault.disk", "keeps the rotated logs when there is no space for anothe
   const log = createRotatingLog(openSync(path, "a"), { path, max_bytes: 100, files: 3 });
   const write = (line: string) => log.write(`${line.padEnd(79, ".")}\n`);
   for (const line of ["1", "2", "3"]) write(line);
-  const rotated = () => [1, 2, 3].map((n) => readFileSync(`${path}.${n}`, "utf8")[0]);
+  const readRotated = () => [1, 2, 3].map((n) => readFileSync(`${path}.${n}`, "utf8")[0]);
   for (let n = 0; n < 5; n++) {
     symlinkSync("/dev/full", `${path}.new`);
     write("lost");
   }
   write("4");
   write("5");
-  expect(rotated()).toEqual(["4", "3", "2"]);
+  expect(readRotated()).toEqual(["4", "3", "2"]);
 });

@@ -34,7 +34,7 @@ test("reloads every file of a plugin once and none of its dependencies", async (
     return { readSummary: async () => (await plugin.healthCheck!({} as never)).summary };
   };
   const first = await load();
-  // The files that increment the counter share it.
+  // The word, the count after both files have incremented one counter, and the loads of the dependency.
   expect(await first.readSummary()).toBe("first 2 1");
   writePluginFile(folder, "src/word.js", `export const word = "second";`);
   const second = await load();

@@ -9,30 +9,30 @@ export function explainConnection(error: unknown, url: string): BackplaneError |
   const { code, message = "" } = (error ?? {}) as { code?: unknown; message?: string };
   const { host, user, database } = readUrl(url);
   const server = `PostgreSQL at ${host}`;
-  const fail = (problem: string, fix: string) =>
+  const createError = (problem: string, fix: string) =>
     new BackplaneError("store.unavailable", problem, {
       details: { host, user, database },
       fix,
       cause: error,
     });
   if (code === "28P01" || code === "28000" || /password must be a string|no password supplied/i.test(message))
-    return fail(
+    return createError(
       `${server} refused the user ${user}: the password is missing or wrong, or pg_hba.conf does not allow this login.`,
       "Correct the user and the password in store.url of backplane.toml (postgres://USER:PASSWORD@HOST/DATABASE; percent-encode special characters).",
     );
   if (code === "3D000")
-    return fail(
+    return createError(
       `${server} has no database ${database}.`,
       `Create it (createdb -h ${host} -U ${user} ${database}), or correct the name at the end of store.url in backplane.toml.`,
     );
   if (code === "42501")
-    return fail(
+    return createError(
       `${server} does not allow the user ${user} to create tables in the database ${database}.`,
       `Grant it: GRANT CREATE ON DATABASE ${database} TO ${user}; GRANT CREATE ON SCHEMA public TO ${user};`,
     );
   const timed_out = /timeout expired|connection timeout|terminated due to connection timeout/i.test(message);
   if (timed_out || (typeof code === "string" && UNREACHABLE.test(code)))
-    return fail(
+    return createError(
       `${server} cannot be reached (${typeof code === "string" ? code : "timeout"}).`,
       "Check the host and port in store.url of backplane.toml, that the server is running, and that it accepts connections from this machine.",
     );

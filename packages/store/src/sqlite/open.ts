@@ -18,7 +18,7 @@ import { damageOf } from "./connection/driver-errors.ts";
 import { toSqliteError } from "./connection/sqlite-error.ts";
 import { checkCommits, checkDatabaseContent, checkInThread, planCheck } from "./damage/check-at-open.ts";
 import { type CheckPart, checkHeader } from "./damage/check-file.ts";
-import { damagedStore } from "./damage/restore-advice.ts";
+import { damagedStoreError } from "./damage/restore-advice.ts";
 import { migrateFile } from "./migrate.ts";
 import { createReadCache } from "./read-cache.ts";
 import { createGroupCommit } from "./writer/group-commit.ts";
@@ -120,6 +120,6 @@ function openFile(
   } catch (error) {
     owner?.close();
     const damage = failureOf(error) === undefined ? damageOf(error) : undefined;
-    throw damage === undefined ? toSqliteError(error) : damagedStore(file, `${file}: ${damage.message}`);
+    throw damage === undefined ? toSqliteError(error) : damagedStoreError(file, `${file}: ${damage.message}`);
   }
 }

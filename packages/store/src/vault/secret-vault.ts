@@ -59,7 +59,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
     seal(org_id, name, value) {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv("aes-256-gcm", derived.get(newest!)!, nonce);
-      cipher.setAAD(aad(newest!, org_id, name));
+      cipher.setAAD(authenticatedData(newest!, org_id, name));
       const sealed = Buffer.concat([cipher.update(value, "utf8"), cipher.final(), cipher.getAuthTag()]);
       return `v1.${newest}.${nonce.toString("base64url")}.${sealed.toString("base64url")}`;
     },
@@ -74,7 +74,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
         const decipher = createDecipheriv("aes-256-gcm", key, Buffer.from(nonce, "base64url"), {
           authTagLength: TAG_BYTES,
         });
-        decipher.setAAD(aad(id, org_id, name));
+        decipher.setAAD(authenticatedData(id, org_id, name));
         decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
         return Buffer.concat([decipher.update(sealed.subarray(0, -TAG_BYTES)), decipher.final()]).toString(
           "utf8",
@@ -106,7 +106,7 @@ function derive({ id, key }: VaultKey): Buffer {
 }
 
 /** JSON, so that no two pairs of org and name have the same bytes. */
-function aad(key_id: string, org_id: string, name: string): Buffer {
+function authenticatedData(key_id: string, org_id: string, name: string): Buffer {
   return Buffer.from(JSON.stringify([key_id, org_id, name]), "utf8");
 }
 

@@ -119,18 +119,18 @@ interface RowActionsProps {
 function RowActions({ plugin: { name, origin, trusted }, onOpen, onRequest }: RowActionsProps) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const changed = (title: string) => {
+  const reportChange = (title: string) => {
     toast.show({ tone: "good", title });
     void queries.invalidateQueries({ queryKey: ["plugins"] });
   };
   const reload = useMutation({
     mutationFn: () => client.plugins.reload(name),
-    onSuccess: () => changed(`${name} was loaded again.`),
+    onSuccess: () => reportChange(`${name} was loaded again.`),
     onError: toast.fail,
   });
   const revoke = useMutation({
     mutationFn: () => client.plugins.setTrusted(name, false),
-    onSuccess: () => changed(`${name} runs in its own process again.`),
+    onSuccess: () => reportChange(`${name} runs in its own process again.`),
     onError: toast.fail,
   });
   return (

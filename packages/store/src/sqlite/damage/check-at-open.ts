@@ -10,7 +10,7 @@ import { commitFile, readCommitFile, readState, resetCommitFile } from "../conne
 import type { SqliteConnection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
-import { damagedStore, listBackups, restoreAdvice } from "./restore-advice.ts";
+import { damagedStoreError, listBackups, restoreAdvice } from "./restore-advice.ts";
 
 /**
  * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
@@ -82,7 +82,7 @@ function report(
     log?.error({ table, id, fix: restoreAdvice(file) }, "a row of the store is damaged and will not be used");
   }
   if (structure.length === 0) return;
-  const error = damagedStore(
+  const error = damagedStoreError(
     file,
     `${file} is damaged, so results could be wrong or incomplete: ${structure.slice(0, 3).join("; ")}.`,
     { structure, rows },

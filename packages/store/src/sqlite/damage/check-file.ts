@@ -8,7 +8,7 @@ import {
   STATE_TABLE,
   schemaChecksum,
 } from "../connection/row-checksums.ts";
-import { damagedStore } from "./restore-advice.ts";
+import { damagedStoreError } from "./restore-advice.ts";
 
 export interface FileDamage {
   /** The file as a whole cannot be trusted: results may be incomplete. */
@@ -48,7 +48,7 @@ export function checkHeader(file: string): void {
   if (header === null || header.length === 0) {
     if (!was_used) return;
     const state = header === null ? "is missing" : "is empty";
-    throw damagedStore(
+    throw damagedStoreError(
       file,
       `${file} ${state}, but ${counted.count} commits were acknowledged in it. All of them are lost.`,
       {
@@ -57,17 +57,20 @@ export function checkHeader(file: string): void {
     );
   }
   if (header.length < HEADER_BYTES || header.toString("latin1", 0, 16) !== MAGIC) {
-    throw damagedStore(
+    throw damagedStoreError(
       file,
       `${file} is not a SQLite database: its header is damaged or it was overwritten.`,
     );
   }
-  // A file without any commit has a different version and contains no data.
+  // A file without a counted commit can be new. A new file has a different version and contains no data.
   if (!was_used) return;
   // Version 2 is a file with a write-ahead log. Version 1 has none, for example after a backup was restored.
   const version = header[18]!;
   if ((version !== 1 && version !== 2) || header[19] !== version) {
-    throw damagedStore(file, `The header of ${file} is damaged: its format version (byte 18) is invalid.`);
+    throw damagedStoreError(
+      file,
+      `The header of ${file} is damaged: its format version (byte 18) is invalid.`,
+    );
   }
   const unset = header[47] === 0 && header[59] === 0;
   const invalid_field =
@@ -75,7 +78,7 @@ export function checkHeader(file: string): void {
     (unset || header[47] === 4 ? undefined : FORMAT) ??
     (unset || header[59] === 1 ? undefined : ENCODING);
   if (invalid_field !== undefined) {
-    throw damagedStore(
+    throw damagedStoreError(
       file,
       `The header of ${file} is damaged: ${invalid_field[2]} (byte ${invalid_field[0]}) is invalid.`,
     );

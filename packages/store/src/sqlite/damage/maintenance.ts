@@ -23,7 +23,7 @@ import { sqliteDiskFault } from "../connection/sqlite-error.ts";
 import { syncPath } from "../connection/sync-path.ts";
 import { checkCommits, timestampForName } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
-import { damagedStore, listBackups, restoreAdvice } from "./restore-advice.ts";
+import { damagedStoreError, listBackups, restoreAdvice } from "./restore-advice.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
@@ -146,7 +146,7 @@ function copyVerified(file: string, to: string, running: boolean): void {
     const damage = [...structure, ...rows.map(({ table, id }) => `row ${id} of ${table}`)]
       .slice(0, 3)
       .join("; ");
-    throw damagedStore(file, `${file} is damaged, so no backup was made: ${damage}.`);
+    throw damagedStoreError(file, `${file} is damaged, so no backup was made: ${damage}.`);
   }
 }
 
@@ -203,7 +203,7 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
       database.exec("reindex");
       const remaining = findDamage(database).structure;
       if (remaining.length > 0) {
-        throw damagedStore(
+        throw damagedStoreError(
           file,
           `${file} cannot be repaired: ${remaining.slice(0, 3).join("; ")}. Its files are kept in ${kept}.`,
         );

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 
-export function damagedStore(
+export function damagedStoreError(
   file: string,
   message: string,
   details: Record<string, unknown> = {},
