@@ -66,7 +66,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
     const createEntries = (count: number): NewEntry[] =>
       Array.from({ length: count }, () => {
         const name = `m${written++}`;
-        // Long entries end a span before it has the maximum number of entries.
+        // One message in forty is so long that its span ends before it has the maximum number of entries.
         return random(9) === 0
           ? { ...summary, payload: { name, state: {} } }
           : message(random(40) === 0 ? name.padEnd(300_000, "x") : name);

@@ -29,7 +29,7 @@ export interface LiveTurn {
 }
 
 const NO_LIVE_TURN: LiveTurn = { answer: null, thoughts: [], progress: {} };
-/** The end of the output of a running tool; the result repeats it. */
+/** How many characters of a running tool's output are kept, from its end. The result repeats the output. */
 const MAX_OUTPUT = 8_000;
 
 /** Events that announce a new anchor or chain, whose entries the stream does not send. */

@@ -1,4 +1,4 @@
-/** When the server of a binding used the gateway's model, for its quota. The rows are removed with the binding. */
+/** Records when a binding's server used the gateway's model, for its quota. The rows are removed with the binding. */
 import type { Migration } from "./migration.ts";
 
 export const sampling: Migration = {

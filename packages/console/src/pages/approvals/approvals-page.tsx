@@ -17,7 +17,7 @@ export function ApprovalsPage() {
     <>
       <PageHeader
         title="Approvals"
-        lead="Calls that need a person's answer. An answer is valid only for exactly the arguments that are shown."
+        lead="Calls that need a person's answer. Approving once allows exactly the arguments that are shown."
       />
       <Tabs
         value={view}

@@ -42,9 +42,9 @@ export function InstalledResult({ installed, upgrades, onAgain }: InstalledResul
       {installed.kind === "kernel" && (
         <Card title="Kernel plugins">
           <p className={layout.text}>
-            {installed.plugins.map(({ name, version }) => `${name} ${version}`).join(", ")} is loaded.{" "}
+            Loaded: {installed.plugins.map(({ name, version }) => `${name} ${version}`).join(", ")}.{" "}
             <Link to="/plugins" search={{ view: "kernel" }}>
-              Configure it
+              Configure
             </Link>
           </p>
         </Card>
@@ -77,7 +77,7 @@ function InstalledPackages({
         <Notice
           key={binding.binding_id}
           tone="warn"
-          title={`${binding.export_id === "*" ? binding.package_id : binding.export_id} is inactive until ${binding.unbound_slots.join(", ")} has a secret`}
+          title={`${binding.export_id === "*" ? binding.package_id : binding.export_id} is inactive until ${binding.unbound_slots.join(", ")} ${binding.unbound_slots.length === 1 ? "has" : "have"} a secret`}
           actions={
             <Button
               component={Link}

@@ -11,7 +11,7 @@ export interface CompactionState {
   last_entry_id: number;
 }
 
-/** Keyed by the entry of the marker. A marker without a chain belongs to the session that was forked. */
+/** Keyed by the marker's entry. A marker whose chain is not in `chains` was inherited from the parent session. */
 export function compactionStates(
   items: readonly TranscriptItem[],
   chains: readonly Chain[],

@@ -72,7 +72,7 @@ const CLIENT_FORMATS: readonly ClientFormat[] = [
   },
 ];
 
-/** How the names of the keys of clients begin, here and in `backplane client connect`. */
+/** The prefix of the names of client keys, here and in `backplane client connect`. */
 const KEY_PREFIX = "client:";
 
 export function ClientConnections() {
