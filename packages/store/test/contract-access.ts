@@ -64,7 +64,7 @@ export function accessCases(subject: () => Subject): void {
     const scopeOf = (project_id: string | null) => ({ org_id, project_id });
     const put = (project_id: string | null, name: string) =>
       store().secrets.put({ org_id, project_id, name, ciphertext: "x", last4: "****" }, NOW, {});
-    const namesIn = async (project_id: string | null) =>
+    const listNamesIn = async (project_id: string | null) =>
       (await store().secrets.list(scopeOf(project_id), { limit: 9 })).items.map(({ name }) => name);
     await put(null, "shared");
     expect((await put("proj_a", "mine")).project_id).toBe("proj_a");
@@ -79,8 +79,8 @@ export function accessCases(subject: () => Subject): void {
     expect((await put("proj_a", "mine")).version).toBe(2);
     // The org may replace a secret of a project, which still belongs to the project.
     expect(await put(null, "mine")).toMatchObject({ version: 3, project_id: "proj_a" });
-    expect(await namesIn("proj_a")).toEqual(["mine", "shared"]);
-    expect(await namesIn(null)).toEqual(["mine", "shared", "theirs"]);
+    expect(await listNamesIn("proj_a")).toEqual(["mine", "shared"]);
+    expect(await listNamesIn(null)).toEqual(["mine", "shared", "theirs"]);
     expect(await store().secrets.remove(scopeOf("proj_a"), "nothing", {})).toBe(false);
     expect(await store().secrets.remove(scopeOf("proj_a"), "mine", {})).toBe(true);
     expect(await store().secrets.remove(scopeOf(null), "theirs", {})).toBe(true);

@@ -53,15 +53,15 @@ export function bindingCases(store: () => Store): void {
       expected,
       records: {},
     });
-    const versions = async () => {
+    const readVersions = async () => {
       const { items } = await store().bindings.list(scope, {}, { limit: 5 });
       return items.map(({ package_version }) => package_version);
     };
     const outdated = [change(rows[0]!, 1), change(rows[1]!, 7)];
     await expect(store().bindings.updateAll(outdated)).rejects.toMatchObject({ code: "binding.conflict" });
-    expect(await versions()).toEqual(["0.1.0", "0.1.0"]);
+    expect(await readVersions()).toEqual(["0.1.0", "0.1.0"]);
     await store().bindings.updateAll(rows.map((row) => change(row, 1)));
-    expect(await versions()).toEqual(["0.2.0", "0.2.0"]);
+    expect(await readVersions()).toEqual(["0.2.0", "0.2.0"]);
   });
 
   test("refuses a change that was checked before another binding of the org changed", async () => {

@@ -21,7 +21,7 @@ test("locks a home until it is released", () => {
   lockHome(dir).release();
 });
 
-test("keeps a home locked until its process exits, even by kill -9", async () => {
+test("keeps a home locked until the process that locked it exits, even by kill -9", async () => {
   const holder = spawn(
     process.execPath,
     [

@@ -123,9 +123,9 @@ test("uses one clock for a quota on all nodes", async () => {
   await slow.store.packages.insert(samplePackage({ org_id: scope.org_id }), {});
   const binding = sampleBinding({ scope });
   await slow.store.bindings.create(binding, {});
-  const sample = (node: Node) =>
+  const countUse = (node: Node) =>
     node.store.sampling.countUse(scope.org_id, binding.binding_id, 2, HOUR / 4, node.now());
-  expect([await sample(slow), await sample(fast), await sample(slow), await sample(fast)]).toEqual([
+  expect([await countUse(slow), await countUse(fast), await countUse(slow), await countUse(fast)]).toEqual([
     true,
     true,
     false,

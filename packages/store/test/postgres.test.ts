@@ -199,12 +199,12 @@ describe("two gateways on one database", () => {
         resolve();
       });
     });
-    const append = async () => {
+    const publishEvent = async () => {
       const row = sampleInvocation(freshOrg());
       await subject.store.invocations.open(row, { records: { events: [sampleEvent(row.id)] } });
     };
     // The first poll only reads the current position, so it may not report an early event.
-    const timer = setInterval(() => void append(), 100);
+    const timer = setInterval(() => void publishEvent(), 100);
     await notified.finally(() => clearInterval(timer));
     expect((await second.outbox.read(0, 1)).length).toBe(1);
   });
@@ -213,9 +213,9 @@ describe("two gateways on one database", () => {
 test("never skips an event whose transaction commits late", async () => {
   const { store } = subject;
   const scope = freshOrg();
-  const append = async (name: string) =>
+  const publishEvent = async (name: string) =>
     store.invocations.open(sampleInvocation(scope), { records: { events: [sampleEvent(name, { scope })] } });
-  await append("first");
+  await publishEvent("first");
   // A slow transaction inserts its event before others that commit earlier.
   await direct.query("begin");
   await direct.query(
@@ -223,12 +223,12 @@ test("never skips an event whose transaction commits late", async () => {
       values ('late', 'run.started', $1, $2, 0, 'run', 'late', '{}', 0)`,
     [scope.org_id, scope.project_id],
   );
-  await append("second");
+  await publishEvent("second");
   const read = async (after: number) => store.outbox.read(after, 100, scope);
   const early = await read(0);
   expect(early.map((event) => event.subject.id)).toEqual(["first", "second"]);
   await direct.query("commit");
-  await append("third");
+  await publishEvent("third");
   const rest = await read(early.at(-1)!.seq);
   expect(rest.map((event) => event.subject.id)).toEqual(["late", "third"]);
 });

@@ -5,7 +5,7 @@ import type { GatewayConfig } from "../config/config.ts";
 import type { DoctorCheck } from "./check.ts";
 
 export interface ContentOptions {
-  /** Packages not compared within this time are reported as unchecked. */
+  /** After this time the check stops, and reports how many packages it has compared. */
   seconds: number;
   /** The display name of the package with a digest; null if it is unknown. */
   nameOf(digest: string): string | null;

@@ -1,6 +1,6 @@
 /**
- * `backplane doctor`: checks the requirements of the gateway on this machine. A problem is reported with its fix, which
- * is a command where possible.
+ * `backplane doctor`: checks the requirements of the gateway on this machine. Most problems are reported with a fix,
+ * which is a command where possible.
  */
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { createConnection } from "node:net";

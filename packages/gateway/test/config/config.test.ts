@@ -105,27 +105,27 @@ test("passes private destinations and limits to the runner unchanged", () => {
 });
 
 test("enables the sandbox unless it is explicitly turned off", () => {
-  const sandbox = (toml?: string, value?: string) =>
+  const readSandbox = (toml?: string, value?: string) =>
     loadConfig({ home: createHome(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
-  expect(sandbox()).toEqual({
+  expect(readSandbox()).toEqual({
     enabled: true,
     limits: {},
     package_limits: {},
     prewarmed: 16,
     prewarmed_bytes: 536_870_912,
   });
-  expect(sandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
-  expect(sandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
-  expect(sandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toMatchObject({
+  expect(readSandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
+  expect(readSandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
+  expect(readSandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toMatchObject({
     enabled: false,
     limits: { processes: 32 },
   });
-  expect(() => sandbox(undefined, "off")).toThrow(/sandbox\.enabled/);
+  expect(() => readSandbox(undefined, "off")).toThrow(/sandbox\.enabled/);
 });
 
 test("reads retention in days", () => {
-  const retention = (toml?: string) => loadConfig({ home: createHome(toml), env: {} }).retention;
-  expect(retention()).toEqual({
+  const readRetention = (toml?: string) => loadConfig({ home: createHome(toml), env: {} }).retention;
+  expect(readRetention()).toEqual({
     jobs_days: 7,
     dead_jobs_days: 30,
     events_days: 7,
@@ -133,7 +133,7 @@ test("reads retention in days", () => {
     unused_package_days: 1,
     artifacts_days: 30,
   });
-  expect(retention("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
+  expect(readRetention("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
     events_days: 0,
     progress_days: 0.5,
   });

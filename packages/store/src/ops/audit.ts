@@ -10,8 +10,8 @@ export interface AuditRow {
 }
 
 /**
- * The head row stays locked until the transaction ends, so the chain is serial with any number of writers. Changes
- * append their entry at the end, because all other audited changes wait for this lock.
+ * The head row stays locked until the transaction ends, so the chain is serial with any number of writers. Most changes
+ * append their entry last, because all other audited changes wait for this lock.
  */
 export function* appendAudit(entry: AuditRow): Op<void> {
   const [head] = yield sql("update audit_head set seq = seq + 1 where one = 1 returning seq, hash");

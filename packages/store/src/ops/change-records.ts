@@ -1,4 +1,4 @@
-/** The outbox events and the audit entry of a change, written at its end and in its transaction. */
+/** The outbox events and the audit entry of a change, which are written in its transaction. */
 import { type AuditRow, appendAudit } from "./audit.ts";
 import { type Op, type SqlValue, sql } from "./op.ts";
 

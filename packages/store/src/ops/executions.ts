@@ -1,6 +1,6 @@
 /**
- * Harness executions. Every limit is part of the update that counts towards it, so concurrent runs and gateways cannot
- * exceed it together.
+ * Harness executions. Every limit is checked by the update that counts towards it, so concurrent runs and gateways
+ * cannot exceed it together.
  */
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 

@@ -1,4 +1,4 @@
-/** Transactions whose outcome is certain even when the connection breaks. */
+/** Transactions whose outcome is looked up when the connection breaks. */
 import type pg from "pg";
 import { isConflict } from "./errors.ts";
 

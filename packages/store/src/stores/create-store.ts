@@ -66,7 +66,7 @@ export function createStore(plain_backend: Backend): Store {
   };
 }
 
-/** Wraps the backend so that `notify` is called after each write that may have appended to the audit log. */
+/** Calls `notify` after a write whose own records have an audit entry, and after writes with several records. */
 function withAuditNotifications(backend: Backend, notify: () => void): Backend {
   return {
     ...backend,

@@ -1,5 +1,5 @@
 /** Shows the installed packages, their bindings and the next steps. */
-import type { Installation } from "@backplane/contract";
+import type { Binding, Installation } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { Card } from "../../parts/card.tsx";
@@ -77,7 +77,7 @@ function InstalledPackages({
         <Notice
           key={binding.binding_id}
           tone="warn"
-          title={`${binding.export_id === "*" ? binding.package_id : binding.export_id} is inactive until ${binding.unbound_slots.join(", ")} ${binding.unbound_slots.length === 1 ? "has" : "have"} a secret`}
+          title={inactiveTitle(binding)}
           actions={
             <Button
               component={Link}
@@ -145,4 +145,9 @@ function InstalledPackages({
       ))}
     </div>
   );
+}
+
+function inactiveTitle({ export_id, package_id, unbound_slots }: Binding): string {
+  const name = export_id === "*" ? package_id : export_id;
+  return `${name} is inactive until ${unbound_slots.join(", ")} ${unbound_slots.length === 1 ? "has" : "have"} a secret`;
 }

@@ -163,16 +163,9 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
       );
     },
   });
-<<<<<<< HEAD
   if (first === undefined) return null;
-  const versions = [...new Set(upgraded.flatMap(({ previous }) => previous?.package_version ?? []))].join(
-    ", ",
-  );
-=======
-  if (targets.length === 0) return null;
-  const previous_versions = targets.flatMap(({ previous }) => previous?.package_version ?? []);
+  const previous_versions = upgraded.flatMap(({ previous }) => previous?.package_version ?? []);
   const versions = [...new Set(previous_versions)].join(", ");
->>>>>>> 34efedf7 (refactor: clarify comments and test titles of store and console)
   return (
     <>
       <Button size="xs" variant="default" onClick={() => setAsking(true)}>
