@@ -1,5 +1,5 @@
 /*
- * PID 1 until the plugin starts. It builds the root file system from the commands on the control socket (root.c):
+ * What PID 1 does before the plugin starts. It builds the root from the commands on the control socket (root.c):
  *   [show SOURCE PATH | system SOURCE PATH | share SOURCE PATH | link TARGET PATH | hide PATH | scratch PATH OPTIONS]...
  * detaches the host's files, opens the listeners and drops all privileges. Code of the plugin runs only after that.
  */

@@ -6,8 +6,8 @@
  * `put NAME/FILE BYTES` and `trace` ("ok", "no ERRNO"; see artifact.c); between answers "refused tcp|udp ADDRESS PORT
  * COUNT [QUESTION]" and "unlisted COUNT", or once "untraced ERRNO" (see trace.c); finally "ended CODE SIGNAL CPU_MS
  * MAXRSS_KB FULL". When the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after
- * the plugin's exit until then, so that the gateway can read the files that it left.
- * It cannot be read or traced from inside and has no privilege that the plugin does not have.
+ * the plugin's exit until then, so that the gateway can read the files that the plugin left.
+ * PID 1 cannot be read or traced from inside and has no privilege that the plugin does not have.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -111,7 +111,7 @@ failed:
   _exit(127);
 }
 
-/* Has the same rights as the plugin, so a tree that changes at the same time cannot make it remove anything else. */
+/* PID 1 has the plugin's rights: a tree that changes meanwhile cannot make it remove what the plugin could not. */
 static int remove_tree(int parent, const char *name, int depth) {
   if (unlinkat(parent, name, 0) == 0) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;

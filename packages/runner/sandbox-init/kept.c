@@ -1,9 +1,10 @@
 /*
  * Limits for the persistent folders of a plugin. They have no file system of their own, so PID 1 measures them
  * before the start and then repeatedly: often if that is fast, less often for large folders, so that it uses
- * at most a twentieth of one processor. It has the plugin's own rights and treats what it cannot read as an excess.
+ * at most a twentieth of one processor. It has the plugin's own rights; a folder that it cannot read counts as full.
  * Deleted files that are still open or mapped count as well, but not those in transit through a socket, which
- * nothing can see. Between two measurements more can be written than is allowed; the next start is then refused.
+ * nothing can see. Between two measurements more can be written than is allowed; the plugin is then killed at the next
+ * one, or its next start is refused.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

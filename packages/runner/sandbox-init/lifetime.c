@@ -1,8 +1,8 @@
 /*
- * Every process of a sandbox is killed when its parent dies: the outer process with the gateway, and PID 1, with all
- * other processes of its namespace, with the outer process. The kernel forgets this setting when a process changes
- * its user or gains capabilities, so it is repeated after each such change. A parent that died before is noticed by
- * a check after the setting: PID 1 does not see the pid of its parent, so a pipe shows whether it still exists.
+ * A sandbox does not outlive the gateway: the outer process is killed when the gateway dies, and PID 1, with all other
+ * processes of its namespace, when the outer process dies. The kernel forgets this setting when a process changes its
+ * user or gains capabilities, so it is repeated after each such change. A check after the setting detects a parent that
+ * died earlier: PID 1 does not see the pid of its parent, so a pipe shows whether the parent still exists.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -44,7 +44,7 @@ int run_plugin(void);
 /* Reads the plan of the plugin. */
 void read_plan(void);
 
-/* Every process of a sandbox is killed with its parent (lifetime.c). */
+/* A sandbox does not outlive the gateway (lifetime.c). */
 void die_with_gateway(pid_t gateway);
 void open_lifeline(void);
 /* The outer process keeps its end as descriptor 3 and closes all others. */

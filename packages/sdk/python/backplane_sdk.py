@@ -16,11 +16,10 @@ Copy this file beside your plugin (``lib/`` in the examples) and write::
     if __name__ == "__main__":
         plugin.serve()
 
-The protocol (``vai.rpc.v1``) owns stdin and stdout. ``print`` goes to stderr, which the gateway keeps with
-the invocation, as does the output of child processes. Calls run in separate threads, at most ``max_threads`` at
-a time. A call that is cancelled, or whose deadline passes, finds ``call.cancelled`` set: ``call.sleep``,
-``call.blocking`` and ``call.check`` then raise ``Cancelled``. A handler that ignores it is killed with its process
-after a grace period.
+The protocol (``vai.rpc.v1``) owns stdin and stdout. ``print`` and child processes write to stderr, which the gateway
+keeps with the invocation. Calls run in separate threads, at most ``max_threads`` at a time. When a call is cancelled or
+its deadline passes, ``call.cancelled`` is set: ``call.sleep``, ``call.blocking`` and ``call.check`` then raise
+``Cancelled``. A handler that ignores this is killed with its process after a grace period.
 """
 
 from __future__ import annotations
@@ -137,9 +136,9 @@ class Call:
         self.deadline: datetime = _parse_time(self.context.get("deadline_at", ""))
         #: A threading.Event: `is_set()` and `wait(seconds)`.
         self.cancelled = CancelEvent((self.deadline - datetime.now(timezone.utc)).total_seconds())
-        #: The host's reason for the cancel, once it has cancelled.
+        #: The host's reason for the cancel; `deadline_exceeded` unless the host has cancelled the call.
         self.cancel_reason = "deadline_exceeded"
-        #: Tools: the same for all retries of one call, so it can key an idempotent write.
+        #: Tools: the same for all retries of one call, so it can be the key of an idempotent write.
         self.tool_execution_id: str = body.get("tool_execution_id", "")
         #: Hooks: the same for all deliveries of one event.
         self.delivery_id: str = body.get("delivery_id", "")
@@ -250,7 +249,7 @@ class Call:
         """For harnesses: starts a run and waits for its end. A resumed harness with the same key gets the same run."""
         request = {"session_id": session_id, "input": {"text": text}}
         while True:
-            # A repeat with the same key is the same run, so it only waits again.
+            # A repeated request with the same key does not start another run; it waits for the same one.
             answer = self.gateway("/v1/runs?wait=20", request, idempotency_key=key)
             if answer["status"] != "running":
                 return answer

@@ -23,7 +23,10 @@ export function createCallHandler(
     let value: unknown;
     try {
       const read = withLargeInput(wire.body, call.context.scratch_dir);
-      value = read === null ? run(entry, wire.body, call) : read.then((body) => run(entry, body, call));
+      value =
+        read === null
+          ? callExport(entry, wire.body, call)
+          : read.then((body) => callExport(entry, body, call));
       if (!isPromiseLike(value)) return end(call, toReply(entry, value));
     } catch (error) {
       return end(call, replyToError(call, error));
@@ -45,7 +48,7 @@ async function answerLater(
 }
 
 /** Calls the author's function, which may return a promise. */
-function run(entry: ExportDefinition, body: VaiCall["body"], call: ServedCall): unknown {
+function callExport(entry: ExportDefinition, body: VaiCall["body"], call: ServedCall): unknown {
   switch (entry.kind) {
     case "tool": {
       const { input = {} } = body as unknown as JsonObject;

@@ -5,7 +5,7 @@ import { fail, retryLater } from "./outcome.ts";
 export interface GatewayAccess {
   readonly base_url: string;
   readonly scopes: readonly DelegationScope[];
-  /** `fetch` for a path of the gateway. The request uses the signal of the call and ends with the call. */
+  /** `fetch` for a path of the gateway. Unless `init` has a signal, the request is aborted with the call. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
   /** Sends and reads JSON; a response that is not 2xx ends the call with the gateway's message. */
   json<Body = Json>(path: string, request?: GatewayRequest): Promise<Body>;

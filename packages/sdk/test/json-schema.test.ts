@@ -3,8 +3,7 @@ import { expect, expectTypeOf, test } from "vitest";
 import { type FromSchema, hook, type ToolExport, tool } from "../src/index.ts";
 
 /**
- * The compiler checks the types (`npm run check:types`). At run time the tests only check that each schema is an
- * object.
+ * The compiler checks the types (`npm run check:types`). At run time only the type of the schema itself is checked.
  */
 function typeOf<const S extends object>(schema: S) {
   expect(schema).toBeTypeOf("object");

@@ -1,4 +1,4 @@
-/** The test support for authors: runPlugin and checkManifest. */
+/** The test support for authors: running plugins, test contexts, and the comparison with the manifest. */
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { compactor, definePlugin, hook, tool } from "../src/index.ts";

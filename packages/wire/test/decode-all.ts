@@ -34,7 +34,7 @@ export function makeFrame(body: string | Uint8Array, header = "Content-Length"):
   return Buffer.concat([Buffer.from(`${header}: ${bytes.length}\r\n\r\n`), bytes]);
 }
 
-/** Splits at the given positions, in any order. */
+/** Splits at the given positions, which are taken modulo the length and may be unsorted. */
 export function splitAt(bytes: Buffer, positions: number[]): Buffer[] {
   const cuts = [
     0,
@@ -44,8 +44,8 @@ export function splitAt(bytes: Buffer, positions: number[]): Buffer[] {
   return cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));
 }
 
-/** A source that respects pause, as a transport does. Stops early if the decoder fails. */
-export async function feedSlowly(
+/** Pushes the chunk `times` times and waits while paused, as a transport does. Stops early if the decoder fails. */
+export async function feedUnlessPaused(
   codec: Codec,
   chunk: Uint8Array,
   times: number,

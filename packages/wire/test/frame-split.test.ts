@@ -17,11 +17,12 @@ const any_frame = fc.dictionary(
   fc.string({ unit: "grapheme" }).filter((key) => key !== "__proto__" && key !== "constructor"),
   fc.jsonValue({ noUnicodeString: false, maxDepth: 4 }),
 );
-const wellFormed = (frame: object): JsonObject =>
+const toWellFormed = (frame: object): JsonObject =>
   JSON.parse(
     JSON.stringify(frame, (_key, value) => (typeof value === "string" ? value.toWellFormed() : value)),
   );
-const harmless = (frame: object): boolean => !/__proto__|constructor|\\ud[89a-f]/.test(JSON.stringify(frame));
+const isDecodable = (frame: object): boolean =>
+  !/__proto__|constructor|\\ud[89a-f]/.test(JSON.stringify(frame));
 
 for (const codec of ["content-length", "ndjson"] as Codec[]) {
   const encode = (frames: object[]): Buffer =>
@@ -56,7 +57,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
         fc.array(any_frame, { maxLength: 8 }),
         fc.array(fc.nat(100_000), { maxLength: 40 }),
         async (raw, positions) => {
-          const frames = raw.filter(harmless).map(wellFormed);
+          const frames = raw.filter(isDecodable).map(toWellFormed);
           const decoded = await decodeAll(codec, splitAt(encode(frames), positions));
           expect(decoded).toEqual({ frames, error: undefined });
         },

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { encodeNdjson } from "../src/index.ts";
-import { decodeAll, feedSlowly } from "./decode-all.ts";
+import { decodeAll, feedUnlessPaused } from "./decode-all.ts";
 
 const decode = (text: string) => decodeAll("ndjson", [Buffer.from(text)]);
 
@@ -36,8 +36,8 @@ verifies("wire.frame.ndjson", "accepts a last line without a newline only if it 
   });
 });
 
-verifies("wire.frame.limits", "rejects an unterminated line at the limit", async () => {
-  expect(await feedSlowly("ndjson", Buffer.alloc(64 * 1024, "x"), 100)).toEqual({
+verifies("wire.frame.limits", "rejects an unterminated line as soon as it exceeds the limit", async () => {
+  expect(await feedUnlessPaused("ndjson", Buffer.alloc(64 * 1024, "x"), 100)).toEqual({
     pushed: 17,
     code: "frame_too_large",
   });

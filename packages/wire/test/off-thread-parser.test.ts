@@ -10,7 +10,7 @@ const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
 const encode = (codec: Codec, frame: object): Buffer =>
   codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : makeFrame(JSON.stringify(frame));
 
-/** A value that is large in every way: wide, deep and with long strings. */
+/** Creates a frame of at least about `bytes` bytes with many rows, nested lists and a long string. */
 function largeFrame(bytes: number): JsonObject {
   const rows: Json[] = [];
   for (let i = 0; rows.length * 60 < bytes; i++)

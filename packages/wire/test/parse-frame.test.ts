@@ -64,7 +64,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
 verifies(
   ["wire.frame.bad-json", "wire.frame.limits"],
-  "the parser thread accepts and rejects the same frames",
+  "the parser thread accepts and rejects the same frames as the main thread",
   async () => {
     const parser = new OffThreadParser();
     for (const [name, body] of Object.entries({ ...REFUSED, ...ACCEPTED })) {

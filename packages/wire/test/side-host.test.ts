@@ -189,7 +189,7 @@ describe("contradictory responses", () => {
     });
   }
 
-  verifies("side.no-silent-success", "detects output long after the response", async () => {
+  verifies("side.no-silent-success", "detects output after the response was accepted", async () => {
     for (const late of ["bye\n", "no newline", line(RESPONSE)]) {
       const { host, plugin, violations } = await createReadyPair();
       const response = host.execute(REQUEST);

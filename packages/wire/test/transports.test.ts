@@ -16,7 +16,7 @@ function startCat(): { child: ChildProcess; transport: Transport } {
   return { child, transport: stdioTransport(child.stdout!, child.stdin!) };
 }
 
-/** Pairs of transports: the second end reads what the first writes. */
+/** Creates pairs of transports: the reader receives what the writer writes. */
 const TRANSPORTS: Record<string, () => { writer: Transport; reader: Transport }> = {
   memory: () => {
     const [writer, reader] = memoryTransportPair();
@@ -30,10 +30,10 @@ const TRANSPORTS: Record<string, () => { writer: Transport; reader: Transport }>
 const waitForClose = (transport: Transport): Promise<Error | null> =>
   new Promise((resolve) => transport.onClose((error) => resolve(error)));
 
-for (const [kind, make] of Object.entries(TRANSPORTS)) {
+for (const [kind, createTransports] of Object.entries(TRANSPORTS)) {
   describe(kind, () => {
     test("delivers text and bytes in order, then the end exactly once", async () => {
-      const { writer, reader } = make();
+      const { writer, reader } = createTransports();
       let text = "";
       let ends = 0;
       reader.onData((chunk) => {
@@ -55,7 +55,7 @@ for (const [kind, make] of Object.entries(TRANSPORTS)) {
     });
 
     test("buffers data and the end while paused", async () => {
-      const { writer, reader } = make();
+      const { writer, reader } = createTransports();
       let bytes = 0;
       let has_ended = false;
       reader.onData((chunk) => {
@@ -80,7 +80,7 @@ for (const [kind, make] of Object.entries(TRANSPORTS)) {
       "wire.backpressure",
       "reports when it is full, counts queued bytes and reports the drain",
       async () => {
-        const { writer, reader } = make();
+        const { writer, reader } = createTransports();
         let bytes = 0;
         reader.onData((chunk) => {
           bytes += chunk.length;

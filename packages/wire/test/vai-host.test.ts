@@ -86,7 +86,7 @@ describe("requests", () => {
 
   verifies(
     "vai.response",
-    "treats ok:false as a protocol failure and ok:true with a failed status as a business failure",
+    "distinguishes a protocol failure (ok:false) from a failed call (ok:true with status failed)",
     async () => {
       const { host, sendFrames } = await createReadyPair();
       const protocol = host.request("req_1", OPS.tool, BODY, noop);

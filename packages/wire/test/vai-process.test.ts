@@ -135,7 +135,7 @@ verifies("vai.cancel", "sends cancel once and accepts a reply within the grace p
   expect(violations).toEqual([]);
 });
 
-verifies("vai.shutdown", "shutdown sends a frame and closes stdin", async () => {
+verifies("vai.shutdown", "shutdown lets the plugin exit with code 0 and ends the connection", async () => {
   const { host, child, failure } = startPlugin(["echo"]);
   await host.hello();
   const exit = new Promise((resolve) => child.once("exit", resolve));

@@ -76,7 +76,7 @@ function escapePattern(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 }
 
-/** All expressions have the scheme, if any, and the path below scratch as groups. */
+/** All expressions capture two groups: the scheme, if any, and the path below scratch. */
 interface Search {
   mention: RegExp;
   whole: RegExp;
@@ -98,20 +98,20 @@ function searchValue(value: Json | null, search: Search): void {
 
 function searchText(text: string, { mention, whole, quoted, paths }: Search): void {
   const entire = text.length <= MAX_QUOTED ? whole.exec(text) : null;
-  if (entire !== null) add(entire[1], entire[2]!, paths);
+  if (entire !== null) addPath(entire[1], entire[2]!, paths);
   for (const pattern of quoted) {
     for (const [, scheme, path] of text.matchAll(pattern)) {
-      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescapePath(path!), paths);
+      if (/[\s\P{ASCII}\\]/u.test(path!)) addPath(scheme, unescapePath(path!), paths);
       if (paths.size >= ARTIFACT_LIMITS.per_result) return;
     }
   }
   for (const [, scheme, path] of text.matchAll(mention)) {
-    add(scheme, path!.replace(/[.:!]+$/, ""), paths);
+    addPath(scheme, path!.replace(/[.:!]+$/, ""), paths);
     if (paths.size >= ARTIFACT_LIMITS.per_result) return;
   }
 }
 
-function add(scheme: string | undefined, path: string, paths: Set<string>): void {
+function addPath(scheme: string | undefined, path: string, paths: Set<string>): void {
   const plain = scheme === undefined ? path : decodePath(path);
   if (isArtifactPath(plain)) paths.add(plain);
 }
@@ -135,7 +135,8 @@ function decodePath(path: string): string {
 }
 
 /**
- * Returns the result with a block for each file. A path without a file is ignored, because any text may contain one.
+ * Stores the mentioned files and returns the result with a block for each. A path without a file is ignored, because
+ * any text may contain such a path.
  */
 export async function collectServerFiles(
   result: JsonObject,

@@ -26,7 +26,7 @@ export interface LargeInput {
   body: JsonObject;
 }
 
-/** Null when the body is small enough to be sent inline, which is the usual case. */
+/** Null if the whole body can be sent inline, which is the usual case. */
 export function extractLargeInput(op: ExportOp, body: JsonObject, inline_bytes: number): LargeInput | null {
   const path = LARGE_FIELDS[op];
   const value = path === undefined ? undefined : valueAt(body, path);

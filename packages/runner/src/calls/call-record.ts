@@ -53,7 +53,7 @@ function recordOf({
   };
 }
 
-/** Removes delegation tokens of every call: calls that share a process can know each other's tokens. */
+/** Removes delegation tokens of every call, because a shared process has received the tokens of all its calls. */
 function withoutToken(text: string): string {
   return text.replace(DELEGATION_TOKEN, REDACTED);
 }

@@ -128,7 +128,7 @@ export class RunnerCall implements DialectCall {
     return this.request.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
   }
 
-  /** The files of its process that the result mentions, if the protocol cannot name them as artifacts. */
+  /** The files of the process that the result mentions, if the protocol cannot name them as artifacts. */
   #mentionedFiles(result: Json | null): string[] {
     const scratch = this.#worker?.process.scratch ?? null;
     return scratch === null || this.#dialect.call_scratch !== false ? [] : findScratchPaths(result, scratch);
@@ -138,7 +138,7 @@ export class RunnerCall implements DialectCall {
     return this.#state === "done";
   }
 
-  /** Kills the process at the end of the grace period. */
+  /** Kills the process of a call that has been interrupted and did not end in time, or that cannot be cancelled. */
   stopNow(): void {
     if (this.#state === "done") return;
     const { process } = this.#worker!;
@@ -215,7 +215,7 @@ export class RunnerCall implements DialectCall {
     if (wants_scratch && process.confined !== null)
       this.#scratch = await createSandboxScratch(process, worker.pooled, name);
     if (this.#scratch !== null) await this.#putInput(this.#scratch);
-    // The call was interrupted before it knew about the folder, so the folder is removed here.
+    // The call was interrupted before its scratch folder was known to #finish, so the folder is removed here.
     if (this.#state !== "waiting") return await this.#scratch?.clear();
     worker.waiting--;
     this.#send(worker);

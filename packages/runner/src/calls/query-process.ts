@@ -1,7 +1,7 @@
 /**
- * Requests to the process of a binding that are not calls: describing its exports, and MCP requests other than tool
- * calls. They lease a process like a call does, so a resident process also serves them; a one-call process exits
- * afterwards.
+ * Requests to the process of a binding that are not calls: describing its exports, health checks, and MCP requests
+ * other than tool calls. They lease a process like a call does, so a resident process also serves them; a one-call
+ * process exits afterwards.
  */
 import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import { type DescribeRequest, type Operation, requireNotCancelled } from "@backplane/ports";

@@ -105,7 +105,7 @@ class SideSession implements DialectSession {
   }
 }
 
-/** A plugin reports its name without the publisher, which the registry adds. */
+/** A plugin may report its name without the publisher, because only the registry requires one. */
 function isNameOf(plugin_id: string, package_id: string): boolean {
   return plugin_id === package_id || plugin_id === package_id.slice(package_id.lastIndexOf("/") + 1);
 }

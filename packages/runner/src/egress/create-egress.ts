@@ -43,7 +43,7 @@ interface EgressRequest {
   grant: EgressGrant;
   /** Called for each refusal. */
   refused?: (refusal: Refusal) => void;
-  /** True while no call is in flight: everything waits for `hold(false)`. */
+  /** True if no call is in flight yet: connections wait for `hold(false)`. */
   held?: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface EgressSession extends SandboxNetwork {
   proof: string;
   /** Accepts connections on one of `listeners`, which sandbox-init opened. */
   attach(listener: EgressListener, server: Server): void;
-  /** Records an attempt that ended inside the sandbox; `unlisted` counts attempts of which nothing else is known. */
+  /** Records attempts that ended inside the sandbox; only the number is known of `unlisted` attempts. */
   recordDirect(attempt: DirectAttempt | { unlisted: number }): void;
   /** Pauses all connections while no call is in flight. */
   hold(held: boolean): void;
@@ -97,10 +97,10 @@ export function createEgress(options: EgressOptions): Egress {
         resolve,
         forbidden,
       };
-      const record = new RefusalLog(limits.refusals, options.clock, refused);
+      const refusal_log = new RefusalLog(limits.refusals, options.clock, refused);
       return createSession(
         network,
-        new EgressState(policy, limits, options.clock, record, held),
+        new EgressState(policy, limits, options.clock, refusal_log, held),
         route,
         proof,
       );

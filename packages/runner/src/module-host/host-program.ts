@@ -25,7 +25,7 @@ export function readHostProgram(module: string): HostProgram {
   const real = realpathSync(module);
   const host_package = packageOf(real);
   const packages = new Map<string, string>();
-  collect(host_package, packages);
+  collectPackages(host_package, packages);
   const { name } = manifestOf(host_package);
   return {
     file: join(INSIDE.host, name, relative(host_package, real)),
@@ -40,7 +40,7 @@ export function readHostProgram(module: string): HostProgram {
   };
 }
 
-function collect(folder: string, packages: Map<string, string>): void {
+function collectPackages(folder: string, packages: Map<string, string>): void {
   const { name, dependencies = {} } = manifestOf(folder);
   const known = packages.get(name);
   if (known === folder) return;
@@ -52,7 +52,7 @@ function collect(folder: string, packages: Map<string, string>): void {
       .map((dir) => join(dir, dependency))
       .find((folder) => existsSync(join(folder, "package.json")));
     if (dir === undefined) throw incomplete(`${name} needs ${dependency}, which is not installed`);
-    collect(realpathSync(dir), packages);
+    collectPackages(realpathSync(dir), packages);
   }
 }
 

@@ -31,32 +31,32 @@ export interface ProxyContext {
 export function proxyPlugin(parts: ProxyContext, description: PluginDescription): KernelPlugin {
   const { explainFailure, session, timeouts, within } = parts;
   const { fields, methods, subscriptions } = description;
-  const has = new Set(methods);
+  const implemented = new Set(methods);
   const plugin: KernelPlugin = {
     ...fields,
     subscriptions: () => subscriptions,
-    ...(has.has("onLoad") && {
+    ...(implemented.has("onLoad") && {
       // This context is kept forever: the plugin uses it for everything that it does outside events.
       onLoad: (ctx: PluginContext) => {
         const loading = session().callHost("onLoad", { ctx: parts.contexts.hold(ctx) });
         return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(toVoid);
       },
     }),
-    ...(has.has("onEvent") && {
+    ...(implemented.has("onEvent") && {
       onEvent: (event, ctx) =>
         withContext(parts, ctx, (ref) => session().callHost("event", { event, ctx: ref })).then(toVoid),
     }),
-    ...(has.has("onUnload") && {
+    ...(implemented.has("onUnload") && {
       async onUnload(ctx: PluginContext) {
         if (!parts.alive()) return;
         const unloading = withContext(parts, ctx, (ref) => session().callHost("unload", { ctx: ref }));
         await within(timeouts.unload_ms, "onUnload", unloading);
       },
     }),
-    ...(has.has("healthCheck") && {
+    ...(implemented.has("healthCheck") && {
       healthCheck: (ctx) => withContext(parts, ctx, (ref) => session().callHost("health", { ctx: ref })),
     }),
-    ...(has.has("onRequest") && {
+    ...(implemented.has("onRequest") && {
       onRequest: (request, ctx) =>
         withContext(parts, ctx, (ref) => session().callHost("request", { request, ctx: ref })),
     }),

@@ -1,8 +1,8 @@
 /**
- * The files of a hosted plugin and their paths inside the sandbox. Everything keeps its path relative to one root,
- * so that Node resolves modules as it would on the host. For an installed plugin this is the node_modules folder
- * that contains it. For a linked plugin it is its folder and, within a workspace, the workspace's node_modules with
- * the packages linked from there. Nothing else in a workspace is mounted, because it can contain anything.
+ * The files of a hosted plugin and their paths inside the sandbox. Everything keeps its path relative to one root, so
+ * that Node resolves modules as it would on the host. An installed plugin is mounted together with the node_modules
+ * folder that contains it; a linked plugin in a workspace, with the workspace's node_modules and the packages linked
+ * from there; any other linked plugin, alone. Nothing else in a workspace is mounted, because it can contain anything.
  */
 import { lstat, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
@@ -27,7 +27,7 @@ export interface PluginTree {
 }
 
 const MODULES = "node_modules";
-/** A sandbox supports 64 mounts. */
+/** Bounds the number of mounts; packages beyond this number are not shown to the plugin. */
 const MAX_LINKED = 40;
 
 export async function resolvePluginTree(

@@ -1,4 +1,4 @@
-/** Secrets that a hosted plugin has received, so that they can be redacted from its stderr. */
+/** Secrets that a hosted plugin has received, so that they can be redacted from its stderr and its refusals. */
 import {
   isObject,
   isSecretConfigKey,

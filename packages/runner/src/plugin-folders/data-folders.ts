@@ -33,7 +33,7 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
     throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder.`);
   }
   const folder = join(root, PLUGINS, ...parts);
-  return (await adoptLegacyFolder(join(root, ...legacy_parts), folder)) ?? (await make(folder));
+  return (await adoptLegacyFolder(join(root, ...legacy_parts), folder)) ?? (await makeFolder(folder));
 }
 
 /**
@@ -44,15 +44,15 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
 async function adoptLegacyFolder(legacy_folder: string, folder: string): Promise<string | null> {
   if (!(await exists(legacy_folder))) return null;
   if (await exists(folder)) return legacy_folder;
-  await make(dirname(folder));
+  await makeFolder(dirname(folder));
   await rename(legacy_folder, folder);
   return folder;
 }
 
 /** Makes one level at a time, because the recursive mkdir of Node reports a quota or an I/O error as ENOENT. */
-async function make(folder: string): Promise<string> {
+async function makeFolder(folder: string): Promise<string> {
   if (await exists(folder)) return folder;
-  await make(dirname(folder));
+  await makeFolder(dirname(folder));
   await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "EEXIST") throw diskFault(error, "the gateway's home (data)") ?? error;
   });

@@ -30,7 +30,7 @@ export interface PlanDeps {
 
 /** The parameters of a process start besides its request. */
 export interface ProcessStart {
-  /** The scratch folder of its only call. */
+  /** The scratch folder of the only call of a one-call process, which becomes its home; otherwise null. */
   home: string | null;
   key: string;
   /** Secrets that are passed as environment variables. */
@@ -44,7 +44,7 @@ export interface PreparationSteps {
   waitUntilAllowed(): Promise<void>;
   /** Resolves when no other process uses the data folder. */
   waitForFolder(): Promise<void>;
-  /** Resolves to false if no call waits for this process any longer. */
+  /** Resolves to false if no call waits for this process any longer, or if no slot is free to prewarm it. */
   takeSlot(): Promise<boolean>;
   releaseSlot(): void;
   refused(refusal: Refusal): void;

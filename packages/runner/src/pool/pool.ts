@@ -79,7 +79,7 @@ export class Pool {
     return this.#breaker.lastFailure(subject);
   }
 
-  /** The resident servers that run as processes. Their memory is measured now, with their descendants. */
+  /** The resident servers that run as processes. Their memory, with that of their descendants, is measured now. */
   servers(): Promise<ServerProcess[]> {
     const now = this.#deps.clock.monotonic();
     const matching = Array.from(this.#workers.all).filter(
@@ -144,7 +144,7 @@ export class Pool {
     const known = secretsKnownAtStart(request, dialect, env);
     const key = this.#keys.derive(pool_key, known);
     const pooled = chooseLifetime(request, dialect) === "pooled";
-    // A secret has changed: processes that know the old value get no further call.
+    // A secret has changed: processes that received the old value get no further call.
     if (known !== null && pooled)
       this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
     const pooled_worker = pooled

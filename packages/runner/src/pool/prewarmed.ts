@@ -137,7 +137,7 @@ export class PrewarmedProcesses {
     worker.process.ready.then(() => this.#measure(stock, prewarmed), forget);
   }
 
-  /** Replaces the assumed memory with the measured value and stops the process if it exceeds the limit. */
+  /** Replaces the assumed memory with the measured value and stops the process if the total exceeds the limit. */
   async #measure(stock: KeyStock, prewarmed: PrewarmedWorker): Promise<void> {
     const { pid } = prewarmed.worker.process;
     if (pid === undefined) return;
@@ -149,7 +149,7 @@ export class PrewarmedProcesses {
     prewarmed.worker.process.kill("prewarmed processes use too much memory");
   }
 
-  /** Stops processes of the least recently used keys. */
+  /** Stops processes of the least recently used keys. Returns false if there is still no room. */
   #makeRoom(stock: KeyStock): boolean {
     const { prewarmed, prewarmed_bytes } = this.#deps.limits;
     const bytes = stock.bytes ?? FIRST_GUESS_BYTES;
@@ -157,7 +157,7 @@ export class PrewarmedProcesses {
       const oldest = this.#longestUnused(stock);
       const evicted = oldest?.processes.shift();
       if (evicted === undefined) return false;
-      evicted.worker.process.kill("another plugin is called more often");
+      evicted.worker.process.kill("another plugin was called more recently");
     }
     return true;
   }

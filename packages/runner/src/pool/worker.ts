@@ -40,7 +40,7 @@ export interface WorkerOptions {
 export class Worker {
   readonly process: PluginInstance;
   readonly subject: LaunchSubject;
-  /** The pool key, extended by the secrets known at start. */
+  /** The pool key, extended by a digest of the secrets that the process received at its start. */
   readonly key: string;
   readonly pooled: boolean;
   /** A server that stays up and works between calls. */
@@ -109,8 +109,8 @@ export class Worker {
   }
 
   /**
-   * Whether its egress is held. A process reaches nothing without a call, nor while an answered call waits for its
-   * files, its refused connections or the exit of the process.
+   * Whether its egress is held. Except for a resident server, a process reaches nothing without a call, nor while an
+   * answered call waits for its files, its refused connections or the exit of the process.
    */
   get held(): boolean {
     return !this.resident && this.#unanswered === 0 && this.waiting === 0;

@@ -1,7 +1,7 @@
 /**
- * A dialect translates one plugin protocol into exports and calls, and its failures into our error codes. It knows
- * nothing about pools, deadlines, policy or storage. To add a dialect, write a file in dialects/ and add it to the
- * list in create-dialects.ts.
+ * A dialect translates one plugin protocol into exports and calls, and its failures into our error codes. It does not
+ * depend on pools, deadlines, policy or storage. To add a dialect, write a file in dialects/ and add it to the list in
+ * create-dialects.ts.
  */
 import type {
   BackplaneError,
@@ -24,7 +24,7 @@ export interface Dialect {
   readonly resident?: boolean;
   /** How long a resident server may be idle before it is stopped. Null, or no function: it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
-  /** The timeout for starting its program, if it is not start_ms. */
+  /** The timeout for starting the program; start_ms if absent. */
   readonly launch_limit?: keyof RunnerTimeouts;
   /** False if the protocol cannot name a scratch folder per call; then only the process has one. */
   readonly call_scratch?: false;
@@ -59,11 +59,11 @@ interface LaunchContext {
   dataDir: () => Promise<string>;
 }
 
-/** Host programs that load modules of plugins, each bundled into one file. Absent if the build has none. */
+/** Our programs that load the code of plugins. A program that this build does not contain is absent. */
 export interface HostPrograms {
   instruments?: string;
   tool_files?: string;
-  /** Sources, which are only compiled when a Java plugin needs them. */
+  /** The Java host as source, which is compiled when a Java plugin first needs it. */
   java_instruments?: JavaHostPaths;
   /** Returns a private copy of a program, which is started instead of the file itself. */
   privateCopy?: (file: string) => string;
@@ -94,7 +94,7 @@ export interface ProcessLink {
   limits: RunnerLimits;
   /** Reports a protocol violation that does not change an outcome. */
   violation(kind: string, request_id?: string): void;
-  /** Skipped output that is not a message. It is kept with stderr for the diagnosis. */
+  /** Reports skipped output that is not a message. It is kept with stderr for the diagnosis. */
   strayOutput?(text: string): void;
   /** The connection to this process is lost; all calls in flight have already failed. */
   failure(error: BackplaneError): void;
@@ -102,7 +102,7 @@ export interface ProcessLink {
   request: ProcessRequest | null;
   /** The data folder, as the process sees it; null if the dialect has none. */
   data_dir: string | null;
-  /** A notification that belongs to no call. */
+  /** Passes on a notification that belongs to no call. */
   notify(method: string, params: JsonObject): void;
   /**
    * Calls `run` once after `ms`, unless the returned function is called first. During the start of a process only
@@ -145,7 +145,7 @@ export interface DialectSession {
   /** Whether the process is needed although no call runs, because clients wait for its notifications. */
   inUse?(): boolean;
   call(exchange: DialectCall): void;
-  /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */
+  /** Returns false if the protocol has no cancel message; waiting for an acknowledgement is then useless. */
   cancel(id: string, reason: string): boolean;
   /** The answer is no longer needed. */
   abandon(id: string, error: BackplaneError): void;

@@ -67,8 +67,8 @@ export class FrameTap {
   ) {
     this.#emit = emit;
     const decoder = (from: "host" | "plugin") => {
-      const onFrame = (frame: Json) => this.#frame(from, frame as JsonObject);
-      const onFailure = (error: BackplaneError) => this.#stray(error);
+      const onFrame = (frame: Json) => this.#showFrame(from, frame as JsonObject);
+      const onFailure = (error: BackplaneError) => this.#showStrayOutput(error);
       return protocol === "vai.rpc.v1"
         ? new ContentLengthDecoder(frameLimits(limits), onFrame, onFailure)
         : new NdjsonDecoder<JsonObject>(frameLimits(limits), onFrame, onFailure);
@@ -105,7 +105,7 @@ export class FrameTap {
     this.#show("plugin", "stderr", this.#redactor?.excerpt(text) ?? text);
   }
 
-  #frame(from: "host" | "plugin", frame: JsonObject): void {
+  #showFrame(from: "host" | "plugin", frame: JsonObject): void {
     if (from === "host") this.#learnSecrets(frame);
     const text = JSON.stringify(this.#redactor?.json(frame) ?? frame);
     this.#show(from, "frame", text, this.#callOf(frame));
@@ -120,7 +120,7 @@ export class FrameTap {
   }
 
   /** Output that is not a frame. It ends the connection, so nothing follows. */
-  #stray(error: BackplaneError): void {
+  #showStrayOutput(error: BackplaneError): void {
     const stray = error.details?.stray_output;
     const text = typeof stray === "string" && stray !== "" ? stray : error.message;
     this.#show("plugin", "stray_output", this.#redactor?.excerpt(text) ?? text);
@@ -137,7 +137,7 @@ export class FrameTap {
     this.#emit({ at: new Date().toISOString(), from, kind, text: shown, ...call });
   }
 
-  /** Secrets reach a plugin only in the context of a call, so they are known before the plugin can repeat them. */
+  /** Reads the secrets in the context of a call when the call is sent, before the plugin can repeat them. */
   #learnSecrets(frame: JsonObject): void {
     const body = isObject(frame.body) ? frame.body : frame;
     if (!isObject(body.context)) return;

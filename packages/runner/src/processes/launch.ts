@@ -29,7 +29,7 @@ export interface LaunchPlan {
   folder: string;
   /** The root file system of a container image, instead of the host's. */
   image_root?: string;
-  /** The plugin's only writable folder; null without a grant for one. */
+  /** The home of the process, which it can write to; null without a grant for one. */
   home: string | null;
   /** The home of a plain process, if it was created for this process; never the operator's own folder. */
   scratch?: string;

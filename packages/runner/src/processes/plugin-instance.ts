@@ -29,7 +29,7 @@ export interface PluginInstance {
   readonly scratch: ProcessScratch | null;
   /** Sends SIGKILL immediately. */
   kill(reason: string): void;
-  /** Asks it to exit and kills it after the grace period. */
+  /** Asks the plugin to exit and kills it after the grace period. */
   stop(grace_ms: number, reason: string): void;
   /** Calls `run` once after `ms` of the process's own time, unless the returned function is called first. */
   after(ms: number, run: () => void): () => void;

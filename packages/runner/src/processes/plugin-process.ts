@@ -56,7 +56,7 @@ export interface ProcessSpec {
   notify(method: string, params: JsonObject): void;
   /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
-  /** Called when the launch reaches a step after `prepare`, with which it begins. */
+  /** Called when the launch reaches a step. The first one, `prepare`, is not reported. */
   launchStep?: (step: LaunchStep) => void;
   /** A protocol violation. Without a request id its call is unknown. */
   violation(kind: string, request_id: string | undefined): void;
@@ -154,7 +154,7 @@ export class PluginProcess implements PluginInstance {
       if (this.#killed) killLaunched(this.#launched);
       this.#assertNotKilled();
       this.#spec.launchStep?.("initialize");
-      this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
+      this.session = this.#spec.dialect.connect(this.#createLink(this.#launched, plan));
       await this.session.open();
       // Usually the process has joined its cgroup long before. It must join before the first call, so that
       // children that it starts for the call are in the cgroup as well.
@@ -233,7 +233,7 @@ export class PluginProcess implements PluginInstance {
     });
   }
 
-  #link({ child }: LaunchedProcess, plan: LaunchPlan): ProcessLink {
+  #createLink({ child }: LaunchedProcess, plan: LaunchPlan): ProcessLink {
     const { deadlines, host, limits, timeouts } = this.#deps;
     const transport = stdioTransport(child.stdout, child.stdin);
     return {
@@ -242,9 +242,9 @@ export class PluginProcess implements PluginInstance {
       host,
       timeouts,
       limits,
-      violation: (kind, request_id) => this.#violated(kind, request_id),
+      violation: (kind, request_id) => this.#countViolation(kind, request_id),
       strayOutput: (text) => this.stderr.append(Buffer.from(`${STRAY_PREFIX}${text}\n`)),
-      failure: (error) => this.#failed(error),
+      failure: (error) => this.#handleFailure(error),
       request: this.#spec.request,
       data_dir: plan.data_dir ?? null,
       notify: (method, params) => this.#spec.notify(method, params),
@@ -256,7 +256,7 @@ export class PluginProcess implements PluginInstance {
     };
   }
 
-  #violated(kind: string, request_id: string | undefined): void {
+  #countViolation(kind: string, request_id: string | undefined): void {
     this.#violations++;
     if (this.#violations === 1) {
       this.#deps.log.warn({ ...this.#spec.package, kind }, "plugin violates its protocol");
@@ -266,7 +266,7 @@ export class PluginProcess implements PluginInstance {
   }
 
   /** The session ended. A closed pipe usually means an exit whose status has not arrived yet. */
-  #failed(error: BackplaneError): void {
+  #handleFailure(error: BackplaneError): void {
     this.failure = error;
     if (this.state === "ready") this.state = "stopping";
     if (error.code !== "crashed") this.#kill(error.message);

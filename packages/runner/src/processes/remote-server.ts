@@ -1,6 +1,6 @@
 /**
- * A remote server with the lifecycle of a process: launching → ready → gone. Nothing is started or killed;
- * it is gone when the session has ended.
+ * A remote server with the lifecycle of a process: launching → ready → gone. Nothing is started or killed; the server
+ * counts as gone when the session has ended.
  */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import type { Transport } from "@backplane/wire";
@@ -61,7 +61,7 @@ export class RemoteServer implements PluginInstance {
     try {
       this.#assertNotKilled();
       this.#spec.launchStep?.("initialize");
-      this.session = this.#spec.dialect.connect(this.#link());
+      this.session = this.#spec.dialect.connect(this.#createLink());
       await this.session.open();
       if (this.failure !== null) throw this.failure;
       this.#assertNotKilled();
@@ -89,7 +89,7 @@ export class RemoteServer implements PluginInstance {
     );
   }
 
-  #link(): ProcessLink {
+  #createLink(): ProcessLink {
     const { host, limits, log, timeouts } = this.#deps;
     return {
       transport: NO_TRANSPORT,

@@ -1,4 +1,4 @@
-/** Pids of the child processes; empty for a process that has exited. */
+/** Pids of the children that the main thread of a process has started; empty if the process has exited. */
 import { readFileSync } from "node:fs";
 
 export function childrenOf(pid: number): number[] {

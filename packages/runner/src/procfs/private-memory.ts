@@ -1,4 +1,4 @@
-/** Private memory of a process and its descendants according to the kernel; 0 where it is not available. */
+/** Resident memory of a process and its descendants, without mapped files; 0 where the kernel does not report it. */
 import { readFile } from "node:fs/promises";
 
 /** Bounds the walk through a tree that grows at the same time. */

@@ -9,7 +9,7 @@ const MAX_ERRORS = 3;
 const CONTEXT_LINES = 2;
 const LINE_CHARS = 200;
 
-/** Such as `Error:`, `ValueError:`, `[error]`, `npm error`, `2026-01-01 FATAL …`, `panic:` and `level=error`. */
+/** Markers such as `Error:`, `ValueError:`, `[error]`, `npm error`, `2026-01-01 FATAL …`, `panic:`, `level=error`. */
 const MARKED =
   /(?:^|[\s[(<"'=|])(?:[\w.$]*(?:Error|Exception)|error|fatal|panic|critical|ERR!?|E\d{3,5})(?:\s?[:\]>)|!]|\s+\[|["']\s|\s+-\s)|^(?:error|fatal|panic|uncaught|unhandled)\b|level=(?:error|fatal)\b/i;
 /** Words that describe a failure in lines without a marker. */
@@ -22,7 +22,7 @@ const HEADING = /^\s*\w[\w ]*:\s*$/;
 /** Frames of a stack trace, closing brackets and the version line of Node. */
 const NOISE = /^\s*(?:at\s|File ".*", line \d|\^+\s*$|[{}\])\s]*$|Node\.js v\d|goroutine \d|Traceback )/;
 
-/** Returns one sentence with these lines; null if there is no line to quote. */
+/** Returns one sentence that quotes these lines; null if there is no line to quote. */
 export function describeStderr(stderr: string): string | null {
   // Colour codes would otherwise hide the words to look for.
   const lines = stripVTControlCharacters(stderr).replaceAll("\r", "").split("\n").slice(-MAX_LINES);
@@ -61,7 +61,7 @@ function findErrorLines(lines: readonly string[]): number[] {
   return worded === -1 ? [] : [worded];
 }
 
-/** An indented line of a help text. */
+/** True for an indented line of a help text. */
 function isListed(line: string, index: number, help_index: number): boolean {
   return help_index !== -1 && index > help_index && /^\s/.test(line);
 }

@@ -20,7 +20,10 @@ const PATH = "/usr/local/bin:/usr/bin:/bin";
 
 export const JAVA_HOST_CLASS = "backplane.instruments.InstrumentHost";
 
-/** Rejects with launch_failed and installation instructions. `path` is where javac and jar are looked up. */
+/**
+ * Returns the path of the jar. Rejects with launch_failed and installation instructions if it cannot be built. javac
+ * and jar are looked up on `path`.
+ */
 export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, path = PATH): Promise<string> {
   const files = (await readdir(sources, { recursive: true })).filter((name) => name.endsWith(".java")).sort();
   if (files.length === 0)
@@ -36,8 +39,8 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, pat
   const draft = `${jar}.${randomUUID()}`;
   await mkdir(cache, { recursive: true, mode: 0o700 });
   try {
-    await run("javac", ["--release", RELEASE, "-d", draft, ...files], sources, path);
-    await run("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
+    await runJdkTool("javac", ["--release", RELEASE, "-d", draft, ...files], sources, path);
+    await runJdkTool("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
     // The plugin may run as a different user than the gateway.
     await chmod(`${draft}.jar`, 0o644);
     await writeFile(`${draft}.sha256`, (await checksumOf(`${draft}.jar`)) ?? "", { mode: 0o444 });
@@ -56,7 +59,12 @@ async function checksumOf(file: string): Promise<string | null> {
   return bytes === null ? null : createHash("sha256").update(bytes).digest("hex");
 }
 
-async function run(program: string, args: readonly string[], cwd: string, path: string): Promise<void> {
+async function runJdkTool(
+  program: string,
+  args: readonly string[],
+  cwd: string,
+  path: string,
+): Promise<void> {
   try {
     await promisify(execFile)(program, [...SHORT_RUN, ...args], {
       cwd,

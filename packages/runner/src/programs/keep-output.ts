@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 
 /** The output is read by the first listener for `data` or by iterating; `resume()` alone does not discard it. */
 export function keepOutput(stream: Readable): void {
-  // A stream with such a listener is not set flowing by resume().
+  // resume() does not set a stream flowing that has a listener for `readable`.
   const keep = () => {};
   const release = (event: string | symbol) => {
     if (event !== "data") return;

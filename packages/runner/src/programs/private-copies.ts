@@ -39,7 +39,7 @@ export class PrivateCopies {
   readonly #copies = new Map<string, string>();
   readonly #open: number[] = [];
 
-  /** The first file creates a folder below `parent` and removes those of processes that have exited. */
+  /** A folder below `parent` is created for the first file, and the folders of exited processes are then removed. */
   constructor(parent: string) {
     this.#parent = parent;
     this.#folder = join(parent, `own-${process.pid}-${randomBytes(16).toString("hex")}`);

@@ -1,6 +1,7 @@
 /**
- * Runs install scripts of npm packages in the sandbox: with the tree as the only writable folder, without network and
- * without secrets. npm itself runs there too, because it decides which scripts a package has and how they are started.
+ * Runs install scripts of npm packages in the sandbox: with the tree as the only writable folder of the host, without
+ * network and without secrets. npm itself runs there too, because it decides which scripts a package has and how they
+ * are started.
  */
 import { existsSync } from "node:fs";
 import { realpath } from "node:fs/promises";

@@ -1,6 +1,6 @@
 /**
- * Runs a program of an installation in the sandbox, with one writable folder and without network or secrets, and waits
- * for its exit.
+ * Runs a program of an installation in the sandbox and waits for its exit. The program has scratch and one writable
+ * folder of the host, but neither network nor secrets.
  */
 import { chmod, readdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ export interface ConfinedRunDeps {
 interface ConfinedRun extends Pick<ConfineRequest, "env" | "binds"> {
   file: string;
   args: readonly string[];
-  /** The home of the program, and the only folder that it can write to. */
+  /** The home of the program, and the only folder of the host that it can write to. */
   folder: string;
   signal: AbortSignal;
   timeout_ms?: number | undefined;

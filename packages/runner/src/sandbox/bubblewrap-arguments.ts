@@ -52,7 +52,7 @@ export function bwrapCommand(plan: SandboxPlan, bwrap: string, init: string): st
   ];
 }
 
-/** This version of bwrap cannot limit the number of files. */
+/** bwrap can limit the size of a tmpfs, but not its number of files. */
 function ownTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
   return ["--perms", "0700", "--size", String(bytes), "--tmpfs", target];
 }

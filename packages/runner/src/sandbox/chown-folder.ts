@@ -21,7 +21,7 @@ export async function chownFolder(folder: string, uid: number): Promise<void> {
       const info = await lstat(path).catch(() => null);
       if (info === null) continue;
       if (info.isDirectory()) await chownFolder(path, uid);
-      else if (info.uid !== uid) await lchown(path, uid, uid).catch(unlessGone);
+      else if (info.uid !== uid) await lchown(path, uid, uid).catch(ignoreMissing);
     }
   } finally {
     closeSync(fd);
@@ -39,6 +39,6 @@ function openFolder(path: string): number | null {
   }
 }
 
-function unlessGone(error: NodeJS.ErrnoException): void {
+function ignoreMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== "ENOENT") throw error;
 }

@@ -1,6 +1,7 @@
 /**
- * Decides whether a request runs in the sandbox. It does, or it is refused; there is no silent fallback. Only if the
- * operator disabled the sandbox does a worker run as a plain process; isolated exports are refused even then.
+ * Decides whether a request runs in the sandbox or is refused; there is no silent fallback. Only two kinds of requests
+ * run as plain processes: a tool that is allowed to run on the host, and a worker if the operator disabled the sandbox.
+ * Isolated exports are refused even then.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { RunnerHealth, RunRequest } from "@backplane/ports";

@@ -162,20 +162,20 @@ export class ControlChannel {
       if (end < 0) break;
       const line = rest.toString("latin1", 0, end);
       rest = rest.subarray(end + 1);
-      this.#line(line);
+      this.#handleLine(line);
     }
     this.#partial_line = rest;
     if (rest.length > MAX_LINE) this.close();
   }
 
-  #line(line: string): void {
+  #handleLine(line: string): void {
     const [word, ...rest] = line.split(" ");
     const numbers = rest.map(Number);
     if (word === "started") this.#onStart({ started: true });
     else if (word === "failed") this.#onStart({ started: false, errno: numbers[0] ?? null });
     else if (word === "ok") this.#settle(0);
     else if (word === "no") this.#settle(numbers[0] ?? EPIPE);
-    else if (word === "refused") this.#refused(rest);
+    else if (word === "refused") this.#reportRefused(rest);
     else if (word === "unlisted") this.#onRefused({ unlisted: numbers[0] ?? 0 });
     else if (word === "untraced") this.untraced = numbers[0] ?? 0;
     else if (word === "data") this.#expectData(numbers[0] ?? -1);
@@ -193,7 +193,7 @@ export class ControlChannel {
     }
   }
 
-  #refused([protocol, address, port, count, question]: string[]): void {
+  #reportRefused([protocol, address, port, count, question]: string[]): void {
     if ((protocol !== "tcp" && protocol !== "udp") || address === undefined) return;
     this.#onRefused({
       protocol,

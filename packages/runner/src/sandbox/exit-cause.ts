@@ -44,7 +44,7 @@ export function determineExitCause(
   package_id?: string,
 ): ExitCause {
   const { report, exit, counted } = evidence;
-  const signal = report === null ? exit.signal : nameOf(report.signal);
+  const signal = report === null ? exit.signal : signalNameOf(report.signal);
   const code = report === null ? exit.code : report.code;
   const exitCause = (cause: Cause, message: string, key = LIMIT_KEYS[cause]): ExitCause => ({
     cause,
@@ -84,12 +84,12 @@ export function keptFolderFull({ kept_bytes, kept_files }: SandboxLimits): strin
   return `Its persistent folder exceeds the limit of ${Math.floor(kept_bytes / MIB)} MiB and ${kept_files} files.`;
 }
 
-/** The exit cause, if it is one of the plugin's resource limits. */
+/** Returns the exit cause if it is one of the plugin's resource limits, otherwise null. */
 export function exceededLimit(exitCause: ExitCause | null): ExitCause | null {
   return exitCause !== null && ["oom", "pids", "cpu", "disk"].includes(exitCause.cause) ? exitCause : null;
 }
 
-function nameOf(number: number): string | null {
+function signalNameOf(number: number): string | null {
   if (number === 0) return null;
   const known = Object.entries(constants.signals).find(([, value]) => value === number);
   return known?.[0] ?? `signal ${number}`;

@@ -1,6 +1,6 @@
 /**
- * Lists the top level of the root of a container image. Each entry is mounted separately, because the root
- * folder itself belongs to the sandbox.
+ * Lists the top-level entries of a container image. Each entry is mounted separately, because the root folder itself
+ * belongs to the sandbox.
  */
 import { readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";

@@ -39,7 +39,7 @@ export interface ConfinedProcess {
   readArtifact(name: string, path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
   /** The same for a file anywhere in the scratch of the process. */
   readScratch(path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
-  /** False if there is no space. */
+  /** False if the file could not be written, usually because there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
   /**
    * Resolves when everything that was refused inside until now is in the record of the egress session. Null if it
@@ -64,7 +64,7 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "netwo
   package_id?: string;
 };
 
-/** For an overloaded machine; a start usually takes milliseconds. */
+/** Long enough for an overloaded machine; a start usually takes milliseconds. */
 const START_MS = 15_000;
 /** How long the remaining output of an exited plugin may take to be read. */
 const OUTPUT_MS = 2_000;
@@ -159,7 +159,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     egress,
     untraced: control.untraced,
     pendingRefusals: () => {
-      // Opened at the first answer, and not with bwrap, whose outer process is not in the network namespace.
+      // The counter is opened at the first answer. With bwrap there is none: its outer process has another network.
       if (prepared.staged !== null && child.exitCode === null && child.signalCode === null)
         traffic ??= openTrafficCounter(spawned.pid);
       const counter = traffic?.counter() ?? null;
@@ -188,7 +188,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   };
 }
 
-/** A missing folder is an error of the binding; the sandbox would report it as its own. */
+/** A missing folder is an error of the binding; the sandbox would report it as a failure of the sandbox. */
 function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
   const missing = mounts.find(({ source }) => !existsSync(source));
   if (missing !== undefined)

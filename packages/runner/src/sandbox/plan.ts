@@ -1,7 +1,8 @@
 /**
- * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs,
- * its own package, its scratch and state folders, the folders that the operator mounts, and nothing else of this
- * machine. The process can write to its scratch and state folders and to mounts that the grant makes writable.
+ * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs, its
+ * own package, our host programs, its scratch, data and state folders, the folders that the operator mounts, and
+ * nothing else of this machine. It can write only to its scratch, data and state folders and to mounts that the grant
+ * makes writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
@@ -19,7 +20,7 @@ export const INSIDE = {
   host: "/sandbox/host",
 } as const;
 
-/** The user inside the sandbox; outside it is the slot's user. */
+/** The id of the plugin's user inside the sandbox. Outside, the same user has the id of the slot's user. */
 export const INSIDE_UID = 1000;
 
 const NO_HOME = "/nonexistent";
@@ -83,7 +84,7 @@ export interface SandboxRequest {
   links?: readonly { path: string; target: string }[];
   /** Folders that appear empty inside. */
   hidden?: readonly string[];
-  /** A persistent folder on the host, which is its home. `uid` owns it if the gateway is root. */
+  /** A persistent folder on the host, which becomes the home of the process. `uid` owns it if the gateway is root. */
   state?: { source: string; uid: number | null };
   /** If absent, there is no egress, whatever the grant says. */
   network?: PlannedNetwork;
@@ -117,8 +118,7 @@ export interface SandboxPlan {
   /** Persistent folders on the host; PID 1 enforces their limits. */
   kept: { target: string; bytes: number; files: number }[];
   /**
-   * Opened inside, in its own network namespace, and accepted by the gateway: the only addresses that accept
-   * connections.
+   * Opened in the network namespace of the sandbox. The gateway accepts their connections; there is no other way out.
    */
   listeners: readonly EgressListener[];
   env: Record<string, string>;
@@ -176,7 +176,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
   };
 }
 
-/** The complete environment (sandbox.env). The manifest cannot change PATH and HOME. */
+/** The complete environment (sandbox.env). A manifest cannot set HOME and TMPDIR, and PATH only with an image. */
 function planEnvironment(
   { env, grant, image, state, network }: SandboxRequest,
   host: SandboxHost,

@@ -33,7 +33,7 @@ export class SlotTable {
   async take(limits: SandboxLimits): Promise<Slot> {
     const free = this.#freeWith(limits);
     if (limits !== this.#default_limits) return free.pop() ?? (await this.#make(limits));
-    const slot = free.pop() ?? (await this.#fresh());
+    const slot = free.pop() ?? (await this.#takePrepared());
     if (free.length === 0) this.#prepare();
     return slot;
   }
@@ -59,7 +59,7 @@ export class SlotTable {
     return free;
   }
 
-  async #fresh(): Promise<Slot> {
+  async #takePrepared(): Promise<Slot> {
     const ready = this.#prepared ?? this.#make(this.#default_limits);
     this.#prepared = null;
     return await ready;

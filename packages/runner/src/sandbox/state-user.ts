@@ -14,14 +14,14 @@ const STATE_UIDS = 1_000;
 
 /** Requires root. Returns the user id for the process. */
 export async function claimStateFolder(folder: string): Promise<number> {
-  const uid = userOf(folder);
+  const uid = claimUser(folder);
   // An inline or plain run of the plugin may have created files as root.
   await chownFolder(folder, uid);
   return uid;
 }
 
 /** Synchronous: two folders that are claimed at the same time must not get the same user. */
-function userOf(folder: string): number {
+function claimUser(folder: string): number {
   const parent = dirname(folder);
   const { uid: owner } = lstatSync(folder);
   const others = new Set<number>();

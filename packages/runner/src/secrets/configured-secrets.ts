@@ -43,8 +43,8 @@ export function configuredEnvironment(request: ConfiguredRequest): Record<string
 }
 
 /**
- * True for a Node program with secrets in its arguments. Its NODE_OPTIONS must not be set, because the code that fills
- * in the arguments uses that variable.
+ * True for a Node program with secrets in its arguments and no NODE_OPTIONS of its own, because the code that fills in
+ * the arguments is passed in that variable.
  */
 export function fillsOwnArguments({ package: { runtime }, context }: ConfiguredRequest): boolean {
   const { args, env } = context.config;

@@ -46,13 +46,13 @@ export function createCallRedactor(secrets: readonly string[]): CallRedactor {
   return redactor === null ? NO_REDACTION : { active: true, ...redactor };
 }
 
-/** For requested host names, which are lower case when they are refused. */
+/** For refusals, which report requested host names in lower case: also redacts the lower-case form of each secret. */
 export function refusalRedactor(secrets: readonly string[]): CallRedactor {
   return createCallRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
 }
 
 /**
- * Bytes are stored unchanged, so a file with a secret is refused where text would be redacted. They may contain UTF-8
+ * Files are stored unchanged, so a file with a secret is refused, whereas text is redacted. A file may contain UTF-8
  * text between other bytes, or text with one byte per character.
  */
 export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
@@ -63,7 +63,7 @@ export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
   });
 }
 
-/** The number of earlier values that a process is assumed to know. */
+/** How many secret values of recent calls are redacted for one process. */
 const REMEMBERED = 8;
 
 /**

@@ -1,7 +1,7 @@
 /**
- * Secrets that a process knows from its start: those that the operator passes as environment variables, for
- * dialects with no other channel, and those that a dialect passes once. Such a process is not used for calls with
- * other values and cannot be prewarmed.
+ * Secrets that a process receives when it starts: those that the operator passes as environment variables, for dialects
+ * with no other channel, and those that a dialect passes once. Such a process is not used for calls with other values
+ * and cannot be prewarmed.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { ProcessRequest } from "@backplane/ports";
@@ -20,7 +20,7 @@ export function secretEnvironment(request: ProcessRequest): Record<string, strin
   return Object.keys(env).length === 0 ? null : env;
 }
 
-/** All secrets that a process knows from its start; null if there are none. */
+/** All secrets that a process receives when it starts; null if there are none. */
 export function secretsKnownAtStart(
   request: ProcessRequest,
   { secrets_at_start }: Pick<Dialect, "secrets_at_start">,

@@ -80,7 +80,7 @@ export function openTrackingCgroups(name: string): TrackingCgroups | null {
   if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
   try {
     const own_cgroups = parseOwnCgroups(readFileSync("/proc/self/cgroup", "utf8"));
-    for (const mount of usable(parseCgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
+    for (const mount of usableMounts(parseCgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
       const parent = cgroupFolder(mount, own_cgroups.get(mount.version === 2 ? "" : "pids") ?? "/");
       if (parent === null) continue;
       try {
@@ -97,7 +97,7 @@ export function openTrackingCgroups(name: string): TrackingCgroups | null {
   return null;
 }
 
-function usable(mounts: readonly CgroupMount[]): CgroupMount[] {
+function usableMounts(mounts: readonly CgroupMount[]): CgroupMount[] {
   const v2 = mounts.filter(({ version }) => version === 2);
   return [
     ...v2,

@@ -5,7 +5,7 @@
  */
 import type { Clock, Timer } from "@backplane/ports";
 
-/** Node fires longer timers immediately. Firing early is harmless. */
+/** Delays are capped, because Node fires longer timers immediately. A timer that fires early is set again. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export interface Deadline {

@@ -23,10 +23,10 @@ const CAP_FACTOR = 10;
 const MAX_CAP_MS = 120_000;
 
 /**
- * Measures how much of a time limit a process has used itself. Wall time would penalise it on a busy machine: a process
- * that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A process
- * that waits for something else is charged the wait, reduced by the load, because what it waits for is slow as
- * well. An upper bound in wall time, which grows with the load, applies to all.
+ * Measures how much of a time limit a process has used itself, because wall time would penalize it on a busy machine. A
+ * process that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A
+ * process that waits for something else is charged the wait, divided by the load, because the load slows that down as
+ * well. In all cases there is also an upper bound in wall time, which grows with the load.
  */
 export class TimeBudget {
   readonly #limit: number;
@@ -43,7 +43,7 @@ export class TimeBudget {
     this.#last = first;
   }
 
-  /** Null while there is time left. */
+  /** Returns the verdict when the time has run out, otherwise null. */
   add(sample: TimeSample): TimeBudgetVerdict | null {
     const { cpu_ms, load } = sample;
     const passed = sample.at - this.#last.at;

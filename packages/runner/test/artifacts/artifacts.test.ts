@@ -39,16 +39,18 @@ const RUNNERS = {
 const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
 
 describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
-  function setUp() {
+  function createArtifactRunner() {
     const store = createMemoryStore();
-    const setup = createRunner(store);
+    const created = createRunner(store);
     const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
-      setup.test_runner.run(vai("artifact", { class: setup.class, grant, input: input as never, ...change }));
-    return { ...setup, run, stored: store.stored };
+      created.test_runner.run(
+        vai("artifact", { class: created.class, grant, input: input as never, ...change }),
+      );
+    return { ...created, run, stored: store.stored };
   }
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
-    const { run, stored } = setUp();
+    const { run, stored } = createArtifactRunner();
     for (const [plant, path] of [
       ["file", "made"],
       ["deep", "a/b/made"],
@@ -67,7 +69,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
-      const { run, stored } = setUp();
+      const { run, stored } = createArtifactRunner();
       const cases: [plant: string, reference: object, reason: string][] = [
         ["file", { path: "../made" }, "bad_path"],
         ["file", { path: "a/../../made" }, "bad_path"],
@@ -116,14 +118,14 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     ["secret", "canary-in-ä-filé"],
     ["encoded_secret", "canary-in-a-file"],
   ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
-    const { run, stored } = setUp();
+    const { run, stored } = createArtifactRunner();
     const { error } = await run({ plant }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
     expect(stored.size).toBe(0);
   });
 
   test("refuses a reference from a call without a scratch folder", async () => {
-    const { run } = setUp();
+    const { run } = createArtifactRunner();
     const { error } = await run({ plant: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
@@ -132,7 +134,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "passes large input as a file in the scratch folder and small input inline",
     async () => {
-      const { test_runner, class: isolation } = setUp();
+      const { test_runner, class: isolation } = createArtifactRunner();
       const small = await test_runner.run(
         vai("large-input", { class: isolation, grant, input: { text: "short" } }),
       );
@@ -160,7 +162,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "passes a compactor's projection as projection.json and a harness's trigger as trigger.json",
     async () => {
-      const { test_runner, class: isolation } = setUp();
+      const { test_runner, class: isolation } = createArtifactRunner();
       const long = "é".repeat(300_000);
       const projection = { transport: "inline", blocks: [{ kind: "input", content: long }] };
       const trigger = { type: "message", text: long };

@@ -15,7 +15,10 @@ import { emptyFolder } from "../support/sandbox.ts";
 const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
 const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
 
-function setUp(limits = {}, create: (options: object) => TestRunner = createConfinedTestRunner) {
+function createServerFilesRunner(
+  limits = {},
+  create: (options: object) => TestRunner = createConfinedTestRunner,
+) {
   const stored = new Map<string, Uint8Array>();
   const artifacts: ArtifactFiles = {
     store: async (digest, bytes) => void stored.set(digest, bytes),
@@ -52,7 +55,7 @@ const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
 });
 
 verifies("server.files", "stores a file that the answer mentions by path, URI or resource link", async () => {
-  const { run, stored } = setUp();
+  const { run, stored } = createServerFilesRunner();
   for (const answer of [
     textResult("Saved to /tmp/out/report.md."),
     textResult("Saved to file:///sandbox/scratch/out/report.md (new)"),
@@ -77,7 +80,7 @@ verifies("server.files", "stores a file that the answer mentions by path, URI or
 });
 
 verifies("server.files", "stores files whose names contain spaces or non-ASCII characters", async () => {
-  const { run } = setUp();
+  const { run } = createServerFilesRunner();
   const composed = "b\u00fccher/\u65e5\u672c\u8a9e \u{1f600}.txt";
   const decomposed = "bu\u0308cher.txt";
   const written = { [`/tmp/${composed}`]: "books", [`/tmp/${decomposed}`]: "more" };
@@ -97,7 +100,7 @@ verifies("server.files", "stores files whose names contain spaces or non-ASCII c
 });
 
 verifies("server.files", "accepts a path of exactly the maximum length", async () => {
-  const { run } = setUp();
+  const { run } = createServerFilesRunner();
   const path = `${"\u65e5".repeat(80)}/${"b".repeat(39)}`;
   const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: textResult(`/tmp/${path}`) });
   expect(content[1]).toEqual(fileBlock(path, "x"));
@@ -105,7 +108,7 @@ verifies("server.files", "accepts a path of exactly the maximum length", async (
 });
 
 verifies("server.files", "shows an image to the model exactly once", async () => {
-  const { run } = setUp();
+  const { run } = createServerFilesRunner();
   const data = PNG.toString("base64");
   const written = { write: { "/tmp/a b.png": data }, encoding: "base64" };
   const image = { type: "image", data, mimeType: "image/png" };
@@ -126,7 +129,7 @@ verifies(
   "server.files",
   "neither follows links nor leaves the scratch folder, and ignores paths that do not name a file",
   async () => {
-    const { run, stored } = setUp();
+    const { run, stored } = createServerFilesRunner();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
     const content = await run({
       write: { "/tmp/folder/x": "x" },
@@ -145,7 +148,7 @@ verifies(
 );
 
 test("does not store a file that is too large or contains a secret", async () => {
-  const { run, stored } = setUp({ artifact_bytes: 100 });
+  const { run, stored } = createServerFilesRunner({ artifact_bytes: 100 });
   const big = "x".repeat(101);
   const content = await run(
     { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: textResult("/tmp/big /tmp/key") },
@@ -156,14 +159,14 @@ test("does not store a file that is too large or contains a secret", async () =>
 });
 
 test("stores nothing if the call has no scratch folder", async () => {
-  const { run, stored } = setUp();
+  const { run, stored } = createServerFilesRunner();
   const answer = textResult("/tmp/a");
   expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
   expect(stored.size).toBe(0);
 });
 
 verifies("server.files", "stores files from the temporary folder of a server without a sandbox", async () => {
-  const { run, stored, test_runner } = setUp({}, createTestRunner);
+  const { run, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
   const plain: RequestChange = { class: "worker" };
   await run({ answer: textResult("started") }, plain);
   const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;
@@ -178,7 +181,7 @@ verifies("server.files", "stores files from the temporary folder of a server wit
 });
 
 test("does not store files of the host for a server without a sandbox", async () => {
-  const { run, stored, test_runner } = setUp({}, createTestRunner);
+  const { run, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
   await run({ answer: textResult("started") }, { class: "worker" });

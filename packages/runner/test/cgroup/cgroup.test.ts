@@ -27,7 +27,7 @@ test("finds both cgroup versions, alone or side by side", () => {
   ]);
 });
 
-/** A folder that looks like a cgroup. The test does what the kernel would do. */
+/** Creates a folder with the files that the kernel would create for a cgroup. */
 function createCgroupFolder(folder: string, offered: string, delegated: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "cgroup.controllers"), offered);

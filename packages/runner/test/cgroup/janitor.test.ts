@@ -9,7 +9,7 @@ import { startJanitor } from "../../src/cgroup/janitor.ts";
 import { openCgroups } from "../../src/cgroup/open-cgroups.ts";
 
 test.runIf(process.getuid!() === 0)(
-  "kills the processes in our cgroups and removes the cgroups when its stdin ends",
+  "kills the processes in our cgroups and removes the cgroups when the janitor's stdin ends",
   async () => {
     const { cgroups } = await openCgroups(`backplane-test-${randomUUID().slice(0, 8)}`);
     if (cgroups === null) throw new Error("this machine has no cgroups");

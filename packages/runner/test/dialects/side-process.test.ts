@@ -7,7 +7,7 @@ import { DEFAULT_TIMEOUTS } from "../../src/index.ts";
 import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
-/** The lines that the plugin itself received. */
+/** Returns a file for the plugin to record the lines that it receives, and a function that reads them. */
 function receivedLines(test_runner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
   const file = join(test_runner.scratch_root, "seen");
   const lines = () =>
@@ -137,7 +137,7 @@ verifies(
 
 verifies(
   ["side.env", "side.spec"],
-  "takes command, args and env from the record and inherits no variable of the host",
+  "takes the command, args and env from the package and inherits no variable of the host",
   async () => {
     process.env.BACKPLANE_TEST_LEAK = "leaked";
     const test_runner = createTestRunner();

@@ -76,7 +76,7 @@ verifies(
   "vai.cancel",
   "sends a cancel at the deadline, waits for the grace period, kills the process tree and fails with timeout",
   async () => {
-    // Long enough for a plugin on a busy machine to note the cancel.
+    // Long enough for a plugin on a busy machine to record the cancel.
     const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 2_000 } });
     const frames_file = join(test_runner.scratch_root, "seen");
     const env = { SEEN: frames_file };
@@ -105,7 +105,7 @@ verifies(
 
 verifies(
   "vai.cancel",
-  "kills the tree of a plugin that ignores a cancel by the user, and ends as cancelled",
+  "kills the tree of a plugin that ignores a cancel by the user, and ends the call as cancelled",
   async () => {
     const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
     const frames_file = join(test_runner.scratch_root, "seen");
@@ -230,7 +230,7 @@ test("leaves no process behind when the runner is closed during a launch", async
   const test_runner: TestRunner = createTestRunner({
     interpreters: {
       node: process.execPath,
-      // Read between the decision to launch and the launch itself.
+      // The runner reads the path between the decision to launch and the launch itself.
       get path() {
         closed ??= test_runner.runner.close(10_000);
         return PLUGIN_PATH;
@@ -300,7 +300,7 @@ verifies("vai.context", "passes the context to the plugin unchanged, including s
   expect(Object.keys((result as { context: object }).context)).not.toContain("chain_id");
 });
 
-test("redacts secrets from results, events, errors and stderr in every encoding", async () => {
+test("redacts secrets from results, events, errors and stderr in several encodings", async () => {
   const test_runner = createTestRunner();
   const token = 's3cr3t/+"quoted" value';
   const context = { secrets: { token } };

@@ -163,14 +163,15 @@ test("keeps allow lists, records and counts of two sessions separate", async () 
   expect(a.session.counts().connections).toBe(1);
 });
 
-test("refuses a name if one of its addresses is not public, and leaves no timer after a dial", async () => {
+test("refuses a name if one of its addresses is not public, and leaves no dial timer behind", async () => {
   const { port } = await startHttpServer();
   const names = { "a.test": ["127.88.0.9", PUBLIC] };
   const egress = await createTestEgress({ domains: ["a.test"], names });
-  // One of the two is not public, so both are refused.
+  // One of the two addresses is not public, so the name is refused.
   expect((await requestThroughProxy(egress.proxy, `http://a.test:${port}/`)).status).toBe(403);
   const clock = new ManualClock();
   const late = await createTestEgress({ domains: ["a.test"], names: { "a.test": [PUBLIC, PUBLIC] }, clock });
   expect((await requestThroughProxy(late.proxy, `http://a.test:${port}/`)).status).toBe(200);
+  // The timer that checks the deadlines of all connections may still be set.
   expect(clock.pending).toBeLessThanOrEqual(1);
 });

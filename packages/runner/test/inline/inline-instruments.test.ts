@@ -25,13 +25,13 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-interface Setup {
+interface InlineRunner {
   test_runner: TestRunner;
   requests: unknown[];
   log: () => string[];
 }
 
-function setUp(): Setup {
+function createInlineRunner(): InlineRunner {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const requests: unknown[] = [];
   const test_runner = createTestRunner({
@@ -79,7 +79,7 @@ verifies(
   "refuses an untrusted module with instructions, and runs it as External",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { log, test_runner } = setUp();
+      const { log, test_runner } = createInlineRunner();
       const refused = await test_runner.run(plugin(isolation, { class: "isolated" }));
       expect(refused).toMatchObject({
         status: "failed",
@@ -107,7 +107,7 @@ verifies(
   "runs both trusted modes in this process with their own dependencies",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { test_runner } = setUp();
+      const { test_runner } = createInlineRunner();
       const outcome = await test_runner.run(plugin(isolation));
       expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
       expect(test_runner.runner.health().processes).toBe(0);
@@ -120,10 +120,10 @@ verifies(
   "shows the host's libraries to InProcess but not to ClassLoaderIsolated",
   async () => {
     const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
-    const inside = await setUp().test_runner.run(plugin("InProcess", library));
+    const inside = await createInlineRunner().test_runner.run(plugin("InProcess", library));
     expect(inside.error).toBeNull();
     expect(structured(inside)).toEqual({ keys: true });
-    const isolated = await setUp().test_runner.run(plugin("ClassLoaderIsolated", library));
+    const isolated = await createInlineRunner().test_runner.run(plugin("ClassLoaderIsolated", library));
     expect(isolated).toMatchObject({
       status: "failed",
       error: {
@@ -133,14 +133,14 @@ verifies(
       },
     });
     const outside = { export_id: "host_library", input: { name: import.meta.url } };
-    expect(await setUp().test_runner.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
+    expect(await createInlineRunner().test_runner.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
       error: { message: expect.stringContaining("is not visible") },
     });
   },
 );
 
 test("shares no state between two bindings of one package", async () => {
-  const { test_runner } = setUp();
+  const { test_runner } = createInlineRunner();
   const first = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
   const other_binding = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
   await test_runner.run(first);
@@ -149,7 +149,7 @@ test("shares no state between two bindings of one package", async () => {
 });
 
 test("initializes a new provider with a rotated secret for the next call", async () => {
-  const { log, test_runner } = setUp();
+  const { log, test_runner } = createInlineRunner();
   for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
     const outcome = await test_runner.run(plugin("InProcess", { context: { secrets: { token } } }));
     expect(structured(outcome).config).toEqual({ token: "[redacted]" });
@@ -163,7 +163,7 @@ describe("instr.context", () => {
     "instr.context",
     "provides id, data folder, flat config, version, logger, cognition and embedding",
     async () => {
-      const { requests, log, test_runner } = setUp();
+      const { requests, log, test_runner } = createInlineRunner();
       const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
       const outcome = await test_runner.run(plugin("InProcess", { context }));
       expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
@@ -193,7 +193,7 @@ describe("instr.context", () => {
     "provides cognition in both inline modes but not in External",
     async () => {
       for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-        const { test_runner } = setUp();
+        const { test_runner } = createInlineRunner();
         const think = { export_id: "think", input: { text: "x" } };
         expect(await test_runner.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
         const external = await test_runner.run(
@@ -210,13 +210,15 @@ describe("instr.context", () => {
 
 describe("a call in this process", () => {
   test("fails with the code that the instrument threw", async () => {
-    expect(await setUp().test_runner.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
+    expect(
+      await createInlineRunner().test_runner.run(plugin("InProcess", { export_id: "throw" })),
+    ).toMatchObject({
       status: "failed",
       error: { code: "plugin_failed", message: "broken", details: { plugin_code: "BROKEN" } },
     });
   });
   test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
-    const { log, test_runner } = setUp();
+    const { log, test_runner } = createInlineRunner();
     // Loads the plugin first, so that the deadline covers the call alone.
     await test_runner.run(plugin("InProcess"));
     const late = await test_runner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
@@ -224,7 +226,7 @@ describe("a call in this process", () => {
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {
-    const { log, test_runner } = setUp();
+    const { log, test_runner } = createInlineRunner();
     const running = test_runner.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
     await until(() => log().includes("sleeping"));
     expect(test_runner.runner.cancel("inv_c", "user")).toBe(true);
@@ -232,7 +234,9 @@ describe("a call in this process", () => {
     await until(() => log().includes("aborted"));
   });
   test("reports an unknown instrument", async () => {
-    expect(await setUp().test_runner.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
+    expect(
+      await createInlineRunner().test_runner.run(plugin("InProcess", { export_id: "nothing" })),
+    ).toMatchObject({
       status: "failed",
       error: { message: expect.stringContaining("unknown instrument") },
     });
@@ -241,7 +245,7 @@ describe("a call in this process", () => {
 
 describe("the lifecycle", () => {
   test("reports a provider that fails to initialize, and retries with the next call", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInlineRunner();
     const refuse = { context: { config: { refuse: "yes" } } };
     const outcome = await test_runner.run(plugin("InProcess", refuse));
     expect(outcome.error).toMatchObject({
@@ -252,12 +256,12 @@ describe("the lifecycle", () => {
   });
   test("does not block callers of a provider that hangs", async () => {
     const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
-    expect(await setUp().test_runner.run(plugin("InProcess", hang))).toMatchObject({
+    expect(await createInlineRunner().test_runner.run(plugin("InProcess", hang))).toMatchObject({
       error: { code: "timeout" },
     });
   });
   test("shuts down and restarts the provider of a changed binding", async () => {
-    const { log, test_runner } = setUp();
+    const { log, test_runner } = createInlineRunner();
     await test_runner.run(plugin("InProcess"));
     test_runner.runner.retire("bind_1");
     expect(
@@ -268,7 +272,7 @@ describe("the lifecycle", () => {
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
   });
   test("gives the data folder to a process after the last call inside the gateway, and takes it back", async () => {
-    const { log, test_runner } = setUp();
+    const { log, test_runner } = createInlineRunner();
     const sleeping = test_runner.run(
       plugin("InProcess", { export_id: "sleep", invocation_id: "inv_s", pool_key: "sha/bind_1@1/-/g" }),
     );
@@ -283,7 +287,7 @@ describe("the lifecycle", () => {
     expect(log()).toEqual([line, "sleeping", "aborted", "shutdown", line, "shutdown", line]);
   });
   test("answers health checks", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInlineRunner();
     const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
     const checkHealth = (instrument: string) =>
@@ -292,7 +296,7 @@ describe("the lifecycle", () => {
     expect(await checkHealth("count")).toEqual({ status: "Healthy" });
   });
   test("describes its instruments", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInlineRunner();
     const described = await test_runner.runner.describe!({
       ...requestOf(plugin("InProcess")),
       timeout_ms: 5_000,

@@ -294,18 +294,18 @@ test("passes large conversations in both directions", async () => {
 
 test("keeps contexts that are in use and rejects an evicted context", () => {
   const contexts = new LiveContexts(3);
-  const make = (name: string) => ({ name, stateDir: "/" }) as PluginContext;
-  const running = contexts.hold(make("running"));
-  const used = contexts.hold(make("used"));
+  const createContext = (name: string) => ({ name, stateDir: "/" }) as PluginContext;
+  const running = contexts.hold(createContext("running"));
+  const used = contexts.hold(createContext("used"));
   contexts.release(used.id);
-  const same = make("same");
+  const same = createContext("same");
   const first = contexts.hold(same);
   expect(contexts.hold(same).id).toBe(first.id);
   contexts.release(first.id);
   contexts.release(first.id);
   for (let i = 0; i < 5; i++) {
     expect(contexts.find(used.id).name).toBe("used");
-    contexts.release(contexts.hold(make(`other ${i}`)).id);
+    contexts.release(contexts.hold(createContext(`other ${i}`)).id);
   }
   expect(contexts.size).toBe(3);
   expect(contexts.find(running.id).name).toBe("running");

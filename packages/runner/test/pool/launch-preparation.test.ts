@@ -17,8 +17,8 @@ import { FIXTURES, type RequestChange, requestOf, vai } from "../support/request
 
 const dialect = createDialects({ outbound: {} })("vai.rpc.v1")!;
 
-/** Prepares a launch without a sandbox, and records the steps in their order. */
-function prepare(change: RequestChange, overrides: Partial<PreparationSteps & PlanDeps> = {}) {
+/** Creates the preparation of a launch without a sandbox, which records its steps in order. */
+function createPreparation(change: RequestChange, overrides: Partial<PreparationSteps & PlanDeps> = {}) {
   const root = mkdtempSync(join(tmpdir(), "backplane-preparation-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const steps_done: string[] = [];
@@ -59,7 +59,9 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
 }
 
 test("performs the steps in order and releases what was acquired", async () => {
-  const { preparation, steps_done, folders } = prepare(vai("echo", { grant: { filesystem: "scratch" } }));
+  const { preparation, steps_done, folders } = createPreparation(
+    vai("echo", { grant: { filesystem: "scratch" } }),
+  );
   const plan = await preparation.prepare();
   expect(steps_done).toEqual(["allowed", "folder", "slot", "image"]);
   expect(plan).toMatchObject({ folder: FIXTURES, home: expect.stringMatching(/proc_1$/) });
@@ -72,7 +74,7 @@ test("performs the steps in order and releases what was acquired", async () => {
 
 test("acquires nothing for a plugin in a crash loop", async () => {
   const crash_loop = new BackplaneError("crash_loop");
-  const { preparation, steps_done } = prepare(vai("echo"), {
+  const { preparation, steps_done } = createPreparation(vai("echo"), {
     waitUntilAllowed: () => Promise.reject(crash_loop),
   });
   await expect(preparation.prepare()).rejects.toBe(crash_loop);
@@ -81,7 +83,7 @@ test("acquires nothing for a plugin in a crash loop", async () => {
 });
 
 test("reads nothing and releases nothing without a slot", async () => {
-  const { preparation, steps_done } = prepare(vai("echo"), { takeSlot: async () => false });
+  const { preparation, steps_done } = createPreparation(vai("echo"), { takeSlot: async () => false });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "crashed" });
   await preparation.release();
   expect([preparation.allowed, steps_done]).toEqual([true, ["allowed", "folder"]]);
@@ -89,19 +91,19 @@ test("reads nothing and releases nothing without a slot", async () => {
 
 test("releases the slot if the package files are not the installed ones", async () => {
   const files = { open: () => Promise.reject(new BackplaneError("package.corrupt")) };
-  const { preparation, steps_done } = prepare(vai("echo"), { files });
+  const { preparation, steps_done } = createPreparation(vai("echo"), { files });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "package.corrupt" });
   await preparation.release();
   expect(steps_done).toEqual(["allowed", "folder", "slot", "released"]);
 });
 
 test("gives the operator's home to a host tool, and refuses an isolated export without a sandbox", async () => {
-  const host = prepare(vai("echo", { grant: { host: true, filesystem: "scratch" } }));
+  const host = createPreparation(vai("echo", { grant: { host: true, filesystem: "scratch" } }));
   const plan = await host.preparation.prepare();
   expect(plan).toMatchObject({ home: "/home/operator" });
   // The operator's files are not scratch files of the tool.
   expect(plan.scratch).toBeUndefined();
   await host.preparation.release();
-  const isolated = prepare(vai("echo", { class: "isolated" }));
+  const isolated = createPreparation(vai("echo", { class: "isolated" }));
   await expect(isolated.preparation.prepare()).rejects.toMatchObject({ code: "sandbox.unavailable" });
 });

@@ -79,7 +79,7 @@ test("limits the number of prewarmed processes across all keys", async () => {
   expect(peak).toBe(2);
 });
 
-test("limits the memory of prewarmed processes across all keys", async () => {
+test("limits the total memory of prewarmed processes", async () => {
   const test_runner = createPrewarmingRunner({ prewarmed_bytes: 1024 });
   await identifyServingProcess(test_runner);
   // The process of the call itself may still be exiting.

@@ -51,7 +51,7 @@ test("counts a violation once, for the specified call or else for one in flight"
   expect(calls.map(({ violations }) => violations)).toEqual([1, 1]);
 });
 
-/** The values that the worker passes to `hold` of its egress, in order. */
+/** Attaches an egress session to the worker and returns a list of the values that its `hold` receives. */
 function watchHold(worker: Worker): boolean[] {
   const held: boolean[] = [];
   const session: Pick<EgressSession, "hold" | "resetCounts"> = {

@@ -52,7 +52,7 @@ describe("has an exact error code for each misbehaviour", () => {
     ["ignores-everything", "timeout", { timeout_ms: 300 }],
     ["never-reads", "timeout", { timeout_ms: 300 }],
     ["misses-a-module", "crashed", {}],
-  ])("vai %s: %s", async (behaviour, code, change) => {
+  ])("vai %s: fails with %s", async (behaviour, code, change) => {
     const test_runner = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
     const outcome = await attack(test_runner, vai(behaviour, change));
     expect(outcome).toMatchObject({ status: "failed", result: null, error: { code } });
@@ -74,7 +74,7 @@ describe("has an exact error code for each misbehaviour", () => {
     expect(outcome.error?.message).toContain("violated its protocol too often");
   });
 
-  test("side floods-stdout: malformed_response", async () => {
+  test("side floods-stdout: fails with malformed_response", async () => {
     expect((await attack(createTestRunner(), side("floods-stdout"))).error?.code).toBe("malformed_response");
   });
 });

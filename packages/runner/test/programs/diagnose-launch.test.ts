@@ -33,7 +33,7 @@ function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): s
   return folder;
 }
 
-/** The explanation of a start that must fail. */
+/** Starts the entrypoint, which must fail, and returns the explanation. */
 async function explainFailedLaunch(
   folder: string,
   entrypoint: string[],

@@ -40,7 +40,7 @@ verifies(
     const path = copies.put("program", Buffer.from("ORIGINAL"), 0o555);
     expect(copies.verify()).toBe(true);
     for (const wait_ms of [0, 50]) {
-      // Right after it was written, and once its timestamps can be trusted.
+      // First right after the file was written, then once its timestamps can be trusted.
       await pause(wait_ms);
       expect(copies.verify()).toBe(true);
       overwrite(path, "CHANGED!");
@@ -92,7 +92,7 @@ test("ignores unknown paths", () => {
   expect(copies.verify(["/usr", "/nonexistent"])).toBe(true);
 });
 
-test("removes its own folder on close and those of killed processes", () => {
+test("removes the folders of exited processes at the first use and its own folder on close", () => {
   const { copies, parent } = createCopies();
   // No process has this pid: it is above the kernel's maximum.
   mkdirSync(join(parent, "own-4194305-0123"), { recursive: true });

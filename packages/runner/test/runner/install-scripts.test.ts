@@ -17,7 +17,7 @@ const NPM_CLI = join(
   "npm-cli.js",
 );
 
-/** A tree as npm installs it, in its own folder below a private one. */
+/** Creates a tree as npm installs it, in a folder below a private one. */
 function createPackageTree(packages: Record<string, object>): string {
   const folder = join(emptyFolder(), "tree");
   mkdirSync(folder);
@@ -30,7 +30,7 @@ function createPackageTree(packages: Record<string, object>): string {
   return folder;
 }
 
-const run = (folder: string, packages: string[], signal = new AbortController().signal) =>
+const runInstallScripts = (folder: string, packages: string[], signal = new AbortController().signal) =>
   (createConfinedTestRunner().runner as ProcessRunner).installScripts.run({
     folder,
     packages,
@@ -64,7 +64,7 @@ verifies(
       other: { postinstall: "touch ran" },
     });
     writeFileSync(join(folder, "node_modules/native/probe.js"), probe);
-    await run(folder, ["native"]);
+    await runInstallScripts(folder, ["native"]);
     const built = JSON.parse(readFileSync(join(folder, "node_modules/native/built.json"), "utf8")) as {
       env: string;
     };
@@ -82,7 +82,7 @@ verifies(
   async () => {
     const folder = createPackageTree({ native: { install: "touch began; sleep 987654" } });
     const stop = new AbortController();
-    const running = run(folder, ["native"], stop.signal);
+    const running = runInstallScripts(folder, ["native"], stop.signal);
     running.catch(() => {});
     await expect.poll(() => existsSync(join(folder, "node_modules/native/began"))).toBe(true);
     stop.abort();
@@ -94,7 +94,7 @@ verifies(
 
 test("reports the output of a script that fails", { timeout: 120_000 }, async () => {
   const folder = createPackageTree({ native: { install: "echo 'error: no compiler' >&2; exit 3" } });
-  await expect(run(folder, ["native"])).rejects.toMatchObject({
+  await expect(runInstallScripts(folder, ["native"])).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("no compiler") as unknown,
   });

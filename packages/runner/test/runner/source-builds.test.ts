@@ -9,7 +9,7 @@ import type { ProcessRunner } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-/** The folder of a build, in its own folder below a private one. */
+/** Creates a build folder below a private folder. */
 function createBuildFolder(backend: string, requirements: Record<string, string> = {}): string {
   const folder = join(emptyFolder(), "box");
   const write = (path: string, text: string) => {
@@ -29,7 +29,7 @@ interface RunOptions {
   sandbox?: Parameters<typeof createConfinedTestRunner>[0];
 }
 
-const run = (folder: string, { signal, limit_ms, known = true, sandbox = {} }: RunOptions = {}) =>
+const runBuild = (folder: string, { signal, limit_ms, known = true, sandbox = {} }: RunOptions = {}) =>
   (createConfinedTestRunner(sandbox).runner as ProcessRunner).sourceBuilds.run({
     folder,
     name: "acme 1.0",
@@ -80,7 +80,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
         json.dump(seen, file)
 `;
     const folder = createBuildFolder(backend, { "acme_tool.py": 'WORD = "required"\n' });
-    await run(folder);
+    await runBuild(folder);
     const seen = JSON.parse(readFileSync(join(folder, "out", "seen.json"), "utf8")) as { env: object };
     expect(seen).toMatchObject({
       tool: "required",
@@ -106,10 +106,10 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     open(directory + "/built", "w").close()
 `;
   const folder = createBuildFolder(backend);
-  await run(folder, { known: false });
+  await runBuild(folder, { known: false });
   expect(readdirSync(join(folder, "out"))).toEqual(["requires.json"]);
   expect(readFileSync(join(folder, "out", "requires.json"), "utf8")).toBe('["acme-late"]');
-  await run(folder, { known: true });
+  await runBuild(folder, { known: true });
   expect(readdirSync(join(folder, "out"))).toContain("built");
 });
 
@@ -125,7 +125,7 @@ def build_wheel(directory, *args):
     time.sleep(876543)
 `;
     const late = createBuildFolder(backend);
-    await expect(run(late, { limit_ms: 3_000 })).rejects.toMatchObject({
+    await expect(runBuild(late, { limit_ms: 3_000 })).rejects.toMatchObject({
       code: "plugin.install_failed",
       message: expect.stringContaining(
         "The build of acme 1.0 failed in the sandbox (it did not exit within 3000 ms)",
@@ -134,7 +134,7 @@ def build_wheel(directory, *args):
     await expect.poll(() => processesWith("876543")).toEqual([]);
     const cancelled = createBuildFolder(backend);
     const stop = new AbortController();
-    const running = run(cancelled, { signal: stop.signal });
+    const running = runBuild(cancelled, { signal: stop.signal });
     running.catch(() => {});
     await expect.poll(() => existsSync(join(cancelled, "out", "began")), { timeout: 60_000 }).toBe(true);
     stop.abort();
@@ -164,7 +164,7 @@ def build_wheel(directory, *args):
 `;
     const folder = createBuildFolder(backend);
     const limits = { processes: 64 };
-    await run(folder, { sandbox: { sandbox: { limits } } });
+    await runBuild(folder, { sandbox: { sandbox: { limits } } });
     expect(Number(readFileSync(join(folder, "out", "count"), "utf8"))).toBeLessThanOrEqual(64);
     // The arguments of the processes contain the program that runs the backend.
     await expect.poll(() => processesWith("get_requires_for_build_wheel")).toEqual([]);
@@ -174,7 +174,7 @@ def build_wheel(directory, *args):
 
 test("reports the output of a build that fails", { timeout: 120_000 }, async () => {
   const folder = createBuildFolder('def build_wheel(*args):\n    raise SystemExit("error: no compiler")\n');
-  await expect(run(folder)).rejects.toMatchObject({
+  await expect(runBuild(folder)).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("no compiler") as unknown,
     fix: expect.stringContaining("It has no network") as unknown,

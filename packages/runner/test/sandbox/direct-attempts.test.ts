@@ -79,7 +79,7 @@ test("counts repeated attempts at one target and lists a bounded number of targe
   expect(scan.egress?.refusals.length).toBeLessThanOrEqual(64);
 });
 
-test("assigns attempts to the running call, and attempts between calls to the next one", async () => {
+test("assigns the attempts of a shared process to the call that made them", async () => {
   const test_runner = createConfinedTestRunner();
   const call = (input: object) => test_runner.run(vai("dials", { input } as never));
   const hostsOf = async (input: object) => {

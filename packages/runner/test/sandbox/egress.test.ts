@@ -178,7 +178,7 @@ test("releases all listeners of a sandbox after its exit", async () => {
   await callAndExit();
   const open = () => readdirSync("/proc/self/fd").length;
   const initial_count = open();
-  // Each run opens three listeners; one left open would keep the whole network namespace alive.
+  // Each run opens four listeners; one left open would keep the whole network namespace alive.
   for (let i = 0; i < 10; i++) await callAndExit();
   await until(() => open() <= initial_count + 5);
 });

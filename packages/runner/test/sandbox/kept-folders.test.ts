@@ -19,7 +19,7 @@ function createKeptFolder(): string {
   return folder;
 }
 
-async function run(sandbox: Sandbox, kind: Kind, folder: string, script: string) {
+async function runInFolder(sandbox: Sandbox, kind: Kind, folder: string, script: string) {
   const inside = kind === "data" ? "/data" : "/sandbox/state";
   const code = `import os, time\nos.chdir("${inside}")\n${script}`;
   const program = { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] };
@@ -43,17 +43,17 @@ verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the e
   for (const kind of ["data", "state"] as const) {
     const folder = createKeptFolder();
     const many = Array.from({ length: 3 }, (_, index) => file(`file-${index}`, 3)).join("");
-    const { exitCause } = await run(sandbox, kind, folder, many + WAIT);
+    const { exitCause } = await runInFolder(sandbox, kind, folder, many + WAIT);
     expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
     // The plugin cannot be started again to write more.
-    await expect(run(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
+    await expect(runInFolder(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
       code: "launch_failed",
       message: `${MESSAGE} The plugin is not started until files are removed.`,
       fix: expect.stringContaining("kept_bytes"),
       details: { cause: "disk" },
     });
     rmSync(join(folder, "file-0"));
-    expect((await run(sandbox, kind, folder, "time.sleep(1.5)")).exitCause).toMatchObject({
+    expect((await runInFolder(sandbox, kind, folder, "time.sleep(1.5)")).exitCause).toMatchObject({
       cause: "exit",
       code: 0,
     });
@@ -89,14 +89,14 @@ test.each([
 ])("counts %s towards the limit", async (_, script) => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const folder = createKeptFolder();
-  const { exitCause } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);
+  const { exitCause } = await runInFolder(sandbox, "data", folder, `${script}time.sleep(5)`);
   expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE });
 });
 
 test("ignores files that come and go within the limits", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const script = `end = time.time() + 2\nwhile time.time() < end:\n  ${file("a", 2).trim()}; f.close(); os.mkdir('b'); os.rmdir('b'); os.unlink('a')\n`;
-  const { exitCause } = await run(sandbox, "data", createKeptFolder(), script);
+  const { exitCause } = await runInFolder(sandbox, "data", createKeptFolder(), script);
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
@@ -111,6 +111,6 @@ while time.time() < end:
   time.sleep(0.002)
   os.waitpid(pid, 0)
 `;
-  const { exitCause } = await run(sandbox, "data", createKeptFolder(), script);
+  const { exitCause } = await runInFolder(sandbox, "data", createKeptFolder(), script);
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });

@@ -175,7 +175,7 @@ test("shows assets only with a grant for files", async () => {
 
 test("mounts folders of the operator at their targets, writable only if the grant allows it", async () => {
   const sandbox = await openTestSandbox();
-  // Readable by the gateway only, like a home folder; its contents are readable.
+  // The outer folder is readable by the gateway's user only, like a home folder; the mounted folder is open to all.
   const closed = emptyFolder();
   const shared = join(closed, "shared");
   mkdirSync(shared);
@@ -297,7 +297,7 @@ describe("limits", () => {
   });
 });
 
-describe("leaves no process behind", () => {
+describe("leaves nothing behind", () => {
   const STUBBORN =
     "trap '' TERM HUP INT; (trap '' TERM HUP; setsid sh -c 'sleep 300' & setsid setsid sh -c 'sleep 301 & sleep 302' &) ; echo up; sleep 303";
 
@@ -334,7 +334,7 @@ describe("leaves no process behind", () => {
     await eventually(() => !inside.some(isAlive), 5_000, "the sandbox is gone");
   });
 
-  verifies("sandbox.kill", "after a killed gateway: no process, no cgroup", async () => {
+  verifies("sandbox.kill", "after the gateway was killed: no process and no cgroup", async () => {
     const host = spawn(
       process.execPath,
       [
@@ -354,7 +354,7 @@ describe("leaves no process behind", () => {
     await eventually(() => !cgroups.some((folder) => existsSync(folder)), 5_000, "every cgroup is gone");
   });
 
-  test("leaves no cgroup of this gateway after the sandbox is closed", async () => {
+  test("after the sandbox was closed: no cgroup of this gateway", async () => {
     const sandbox = await openSandbox(sandboxOptions());
     await sh(sandbox, "true");
     await sandbox.close();

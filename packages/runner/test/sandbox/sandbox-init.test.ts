@@ -5,7 +5,8 @@ import { expect, test } from "vitest";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
 import { makePlan, SYSTEM, startStage } from "../support/stage.ts";
 
-const NOT_STARTED = 126;
+/** The exit code of sandbox-init when the gateway is gone or has sent an invalid plan. */
+const INIT_FAILED = 126;
 /** A file that is not a program. */
 const DATA = ["show", "/etc/passwd", "/data"];
 
@@ -22,7 +23,7 @@ test("exits when the gateway's end of the socket closes", async () => {
   expect(await channel.started).toEqual({ started: true });
   const exited = once(child, "exit");
   channel.close();
-  expect(await exited).toEqual([NOT_STARTED, null]);
+  expect(await exited).toEqual([INIT_FAILED, null]);
 });
 
 test("reports how the plugin exited or why it did not start", async () => {
@@ -61,7 +62,7 @@ test.each([
   const exited = once(child, "exit");
   openChannel(control);
   control.end(Buffer.from(bytes, "hex"));
-  expect(await exited).toEqual([NOT_STARTED, null]);
+  expect(await exited).toEqual([INIT_FAILED, null]);
 });
 
 test("does not let a variable add another one", async () => {

@@ -36,7 +36,7 @@ test("accepts a test process only if the kernel confirms every property", () => 
   expect(checkProbe("", 1000)).not.toBeNull();
 });
 
-test("is unavailable after a required check failed, and reports optional ones", () => {
+test("is unavailable if a required check failed, and only reports a failed optional check", () => {
   const ok = { name: "backend", ok: true, message: "embedded" };
   expect(statusOf([])).toMatchObject({ available: false });
   expect(statusOf([ok, { name: "trial", ok: false, message: "no", fix: "do" }])).toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * Secrets that the operator passes as environment variables: visible in the sandbox and nowhere else on this
- * machine.
+ * Secrets that the operator passes as environment variables: only the environment of the plugin's own process contains
+ * them.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";

@@ -178,7 +178,7 @@ test("finds descendants by parent, session and group", () => {
     row(10, 1, 10, 10),
     // A child that lost its parent but stayed in the session.
     row(11, 1, 12, 10),
-    // Its child in a separate session, and a child of that one.
+    // Its child in a separate session, and a process of that session that lost its parent.
     row(13, 11, 13, 13),
     row(14, 1, 13, 13),
     // An unrelated process.

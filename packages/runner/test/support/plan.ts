@@ -1,4 +1,4 @@
-/** A plan with one of everything. */
+/** A plan with mounts of each kind, a link, a hidden folder, scratch and a variable, but without listeners. */
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 
 export const PLAN: SandboxPlan = {

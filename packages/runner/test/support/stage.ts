@@ -1,4 +1,4 @@
-/** sandbox-init alone, without the runner: its outer process with all its descriptors. */
+/** sandbox-init alone, without the runner: its outer process with all descriptors except the IPC channel. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";

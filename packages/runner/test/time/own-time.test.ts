@@ -1,4 +1,4 @@
-/** Time limits count only the time that a process itself uses, so a busy machine does not exhaust them. */
+/** Time limits charge a process for its own time, so that plugins also start on a busy machine. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -84,7 +84,7 @@ const slow = (how: string, change: RequestChange = {}): RequestChange => ({
 
 verifies(
   "launch.slow",
-  "accepts a start that was not scheduled for a while",
+  "accepts the start of a process that was stopped for longer than the time limit",
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-slow-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -102,7 +102,7 @@ verifies(
 
 verifies(
   "launch.slow",
-  "treats starts that run out of time as retryable and never as a crash loop",
+  "treats starts that run out of time as slow starts and never as a crash loop",
   async () => {
     const test_runner = createTestRunner({ timeouts: { hello_ms: 50 } });
     for (let attempt = 1; attempt <= 5; attempt++) {
@@ -130,7 +130,7 @@ verifies("launch.slow", "reports slow_start for a plugin that computes until its
 });
 
 verifies("launch.slow", "applies launch_ms to side processes only", async () => {
-  // In the sandbox, where a start takes a few milliseconds.
+  // This test uses the sandbox, where a start takes a few milliseconds.
   const isolated = { class: "isolated" as const, timeout_ms: 60_000 };
   const test_runner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
   expect(await test_runner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });

@@ -81,9 +81,9 @@ class Instances {
   }
 
   /**
-   * Null for an instance of another plugin, which answers instead. If no instance has the plugin's own name,
-   * that name means the plugin configured by `plugin.<ns>.*`, so that configurations
-   * that predate instances keep working.
+   * Null for an instance of another plugin, which answers instead. If no instance has the plugin's own name, the name
+   * stands for an instance with the plugin's own configuration (`plugin.<ns>.*`), so that configurations that predate
+   * instances keep working.
    */
   async find(id: string, ctx: PluginContext): Promise<ProviderInstance | null> {
     const { name } = this.#options;
@@ -143,7 +143,7 @@ class Calls {
     for (const controller of this.#running.get(sessionOf(event)) ?? []) controller.abort(INTERRUPTED);
   }
 
-  /** Each call emits a connection error, so that nobody waits for an answer that cannot come. */
+  /** Aborts all calls. Each emits a connection error, so that nobody waits for an answer that cannot come. */
   async end(name: string): Promise<void> {
     const reason = new LlmCallError({ kind: "connection", message: `The plugin ${name} was unloaded.` });
     for (const running of this.#running.values()) {

@@ -40,9 +40,9 @@ export interface ProviderCall {
 export async function runCall(call: ProviderCall): Promise<void> {
   const { ctx, event, controller } = call;
   const deltas = new Deltas(ctx, event.session_id, event.id);
-  const interrupted = () => controller.signal.aborted && controller.signal.reason === INTERRUPTED;
+  const isInterrupted = () => controller.signal.aborted && controller.signal.reason === INTERRUPTED;
   controller.signal.addEventListener("abort", () => {
-    if (interrupted()) deltas.discard();
+    if (isInterrupted()) deltas.discard();
   });
   let outcome: { answer: LlmAnswer } | { error: unknown };
   try {
@@ -55,7 +55,7 @@ export async function runCall(call: ProviderCall): Promise<void> {
     await deltas.drain().catch(() => undefined);
     outcome = { error };
   }
-  if (interrupted()) return;
+  if (isInterrupted()) return;
   const [request_id, session_id] = [event.id, event.session_id];
   if ("answer" in outcome) {
     const { answer } = outcome;

@@ -1,6 +1,6 @@
 /**
  * The code and vai-plugin.toml both state the identity, the exports and the schemas. The gateway uses the
- * manifest; this module lists where the code differs, so that a test can keep the two consistent.
+ * manifest; `checkManifest` lists where the code differs, so that a test can keep the two consistent.
  */
 import { canonicalJson, type Manifest, type PluginExport } from "@backplane/contract";
 import type { ExportDefinition, Plugin } from "../define.ts";

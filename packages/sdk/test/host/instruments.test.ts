@@ -30,7 +30,7 @@ afterEach(() => {
   rmSync(data_dir, { recursive: true, force: true });
 });
 
-function start(reference: string): InstrumentHost {
+function startHost(reference: string): InstrumentHost {
   stderr = "";
   child = spawn(process.execPath, [host, reference], {
     cwd: path("../fixtures"),
@@ -55,8 +55,8 @@ const call = (instrument: string, params: Record<string, string>) => ({
   invocationId: "inv",
 });
 
-verifies("instr.external-host", "serves the protocol for any provider module until shutdown", async () => {
-  const host = start("./greeter-provider.ts#GreeterProvider");
+verifies("instr.external-host", "serves the protocol for a provider module until shutdown", async () => {
+  const host = startHost("./greeter-provider.ts#GreeterProvider");
   await host.initialize(init(), 20_000);
   const { instruments } = await host.listInstruments(20_000);
   expect(instruments.map(({ name }) => name)).toEqual(["greet", "think"]);
@@ -74,7 +74,7 @@ verifies("instr.external-host", "serves the protocol for any provider module unt
 });
 
 test("refuses cognition and embedding in External mode with a clear error", async () => {
-  const host = start("./greeter-provider.ts#GreeterProvider");
+  const host = startHost("./greeter-provider.ts#GreeterProvider");
   await host.initialize(init(), 20_000);
   expect(await host.invoke(call("think", { text: "x" }))).toMatchObject({
     status: "Error",
@@ -91,7 +91,7 @@ test("refuses cognition and embedding in External mode with a clear error", asyn
 });
 
 test("names the missing export of a module without the provider", async () => {
-  const host = start("./greeter-provider.ts#Other");
+  const host = startHost("./greeter-provider.ts#Other");
   await expect(host.initialize(init(), 20_000)).rejects.toMatchObject({
     code: "handshake_failed",
     message: expect.stringContaining("the module does not export Other"),

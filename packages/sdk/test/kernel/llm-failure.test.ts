@@ -74,7 +74,7 @@ verifies(
       ],
     ];
     for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);
-    // A message of this module survives the wrapping by a vendor's SDK.
+    // A message of our own code survives the wrapping by a vendor's SDK.
     const own_failure = new LlmCallError({ kind: "other", message: "it redirects" });
     const refusal = Object.assign(new Error("not there"), { name: "BackplaneError", code: "policy.denied" });
     const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });

@@ -38,7 +38,7 @@ async function read(stream: AsyncIterable<number>): Promise<number[]> {
   return parts;
 }
 
-test("reports half a line of JSON as a broken stream, but rethrows an error of the opening unchanged", async () => {
+test("reports half a line of JSON as a broken stream, but rethrows an error while opening unchanged", async () => {
   const parseHalfLine = () => void JSON.parse('{"ty');
   const stop = createStopSignal();
   const opened = read(vendorStream(stop.signal, async () => numbers(parseHalfLine)));

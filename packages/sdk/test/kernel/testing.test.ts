@@ -18,7 +18,7 @@ const plugin = defineKernelPlugin({
   onRequest: async (request, ctx) => ({ status: 200, body: await ctx.service("list", { q: request.query }) }),
 });
 
-test("records every action of a plugin on its context", async () => {
+test("records what a plugin emits and logs, and serves its requests and service calls", async () => {
   const run = await testKernelPlugin(plugin, { org_id: "org_a", services: { list: (args) => [args] } });
   expect(existsSync(run.ctx.stateDir)).toBe(true);
   await run.event("user.message.received", { text: "hi" }, { session_id: "s1" });

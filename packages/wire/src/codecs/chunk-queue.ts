@@ -15,7 +15,10 @@ export class ChunkQueue {
     } else this.#waiting.push(chunk);
   }
 
-  /** Whether there is a byte at `at`. Releases a finished chunk immediately, because it may be a large buffer. */
+  /**
+   * Moves to the next chunk when this one is fully scanned. Returns false if no bytes are left. A finished chunk is
+   * released immediately, because it may be a large buffer.
+   */
   advance(): boolean {
     while (this.at === this.chunk.length) {
       if (this.#head === this.#waiting.length) {

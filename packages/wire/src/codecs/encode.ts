@@ -8,8 +8,8 @@ export function encodeNdjson(frame: object): string {
 }
 
 /**
- * JSON.stringify escapes a lone surrogate, which strict readers reject. It is replaced by U+FFFD, so that a string cut
- * inside a character loses that character instead of the connection.
+ * JSON.stringify escapes a lone surrogate, and strict readers reject that escape. It is replaced by U+FFFD: a string
+ * that was cut inside a character loses that character, and the connection survives.
  */
 export function stringifyFrame(frame: object): string {
   const text = JSON.stringify(frame);

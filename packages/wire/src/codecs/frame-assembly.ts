@@ -2,8 +2,8 @@ const INITIAL_BYTES = 16 * 1024;
 
 /**
  * Assembles the bytes of one frame from chunks. The buffer grows with the received bytes, to at most twice their size
- * or INITIAL_BYTES, and never with the announced length. Each byte is copied a constant number of times, whatever the
- * size of the chunks.
+ * or INITIAL_BYTES, and never with the announced length. On average, each byte is copied a constant number of times,
+ * whatever the size of the chunks.
  */
 export class FrameAssembly {
   #buffer: Buffer | undefined;

@@ -1,5 +1,5 @@
 /**
- * Drives a scanner over incoming chunks and delivers frames in order. Three states:
+ * Drives a scanner over incoming chunks and delivers frames in order. It has three states until it fails or is stopped:
  *   idle    — every complete frame so far has been delivered; a chunk is scanned when it arrives
  *   yielded — the time slice is used up (or the reader called hold): the source is paused, decoding continues later
  *   parsing — the worker thread parses a large frame: the source is paused, frames after it wait
@@ -78,7 +78,7 @@ export class FrameDecoder<Frame extends Json> {
     this.#drain(now);
   }
 
-  /** Marks the end of the stream. `done` is called after every complete frame has been delivered. */
+  /** Marks the end of the stream. `done` is called after the last complete frame has been delivered or on a failure. */
   end(done: () => void = () => undefined): void {
     if (this.#onEnded !== undefined) return;
     this.#onEnded = done;
@@ -86,7 +86,10 @@ export class FrameDecoder<Frame extends Json> {
     else if (this.#state === "idle" && !this.#draining) this.#drain(performance.now());
   }
 
-  /** Delivers no more frames until release(), because the peer is not reading the replies. */
+  /**
+   * Scans no more frames until release(), because the peer is not reading the replies. A large frame that is already
+   * being parsed is still delivered.
+   */
   hold(): void {
     this.#held = true;
   }
@@ -97,7 +100,7 @@ export class FrameDecoder<Frame extends Json> {
     if (this.#state === "yielded") this.#continueLater();
   }
 
-  /** Stops decoding; nothing more is delivered or reported. */
+  /** Stops decoding: no more frames are delivered and no failure is reported. */
   stop(): void {
     if (this.#state === "failed") return;
     this.#state = "failed";

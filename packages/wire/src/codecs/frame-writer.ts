@@ -12,8 +12,8 @@ import { stringifyFrame } from "./encode.ts";
 export type Framing = "content-length" | "ndjson";
 
 /**
- * A batch of this size is written before the turn ends, so that the peer can process it meanwhile. Measured: smaller
- * batches cost more system calls, larger ones make the two sides wait for each other.
+ * A larger batch is written before the turn ends, so that the peer can process it meanwhile. Measured: a lower value
+ * costs more system calls, a higher value makes the two sides wait for each other.
  */
 const BATCH_CHARACTERS = 16 * 1024;
 const WRITE_CHARACTERS = 64 * 1024;

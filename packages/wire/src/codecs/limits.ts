@@ -1,6 +1,6 @@
 import { WIRE_LIMITS } from "@backplane/contract";
 
-/** An operator may raise `frame_bytes` above the default; larger frames are parsed off the event loop. */
+/** An operator may raise `frame_bytes`; frames above its default are parsed in a worker thread. */
 export interface FrameLimits {
   frame_bytes: number;
   header_bytes: number;

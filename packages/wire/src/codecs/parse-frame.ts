@@ -30,9 +30,7 @@ export function parseJson(body: Buffer, depth: number): Json {
   return value;
 }
 
-/**
- * Describes the problem with a parsed value, or returns undefined. The cost grows with the number of values, not bytes.
- */
+/** Describes the problem with a parsed value, or returns undefined. Scans strings only if `escaped` is true. */
 function checkJson(value: Json, depth: number, escaped: boolean): string | undefined {
   if (typeof value === "string") {
     return escaped && !value.isWellFormed() ? "a string has a lone surrogate" : undefined;
@@ -61,7 +59,7 @@ function reachesPrototype(value: Json): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
-/** Finds the id of a JSON-RPC response that could not be parsed. */
+/** Returns the id if the value looks like a JSON-RPC response, so that the call of a rejected response can fail. */
 function responseIdOf(value: Json): number | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   return value.method === undefined && typeof value.id === "number" ? value.id : undefined;

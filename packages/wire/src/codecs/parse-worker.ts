@@ -55,7 +55,7 @@ function check(value, depth) {
   return undefined;
 }
 
-/** Yields lists of steps. The other side needs about CHUNK_SIZE units of work for each list. */
+/** Yields lists of steps. Applying one list costs the main thread about CHUNK_SIZE units of work. */
 function* splitIntoChunks(value) {
   let steps = [];
   let chunkSize = 0;

@@ -69,7 +69,7 @@ export class WireConnection<Frame extends Json> {
 
   /** Throws `frame_too_large`, or the error of JSON.stringify. */
   send(frame: object): void {
-    // The peer may have closed its writing side and still read, so only stop() ends writing.
+    // A peer that has closed its writing side may still read, so the end of the input does not end writing.
     if (this.#stopped) return;
     this.#writer.send(frame);
     if (this.#writer.queuedBytes > this.#hold_above) this.#decoder.hold();
@@ -79,7 +79,7 @@ export class WireConnection<Frame extends Json> {
     return this.#decoder.strayOutput();
   }
 
-  /** For a process that is about to exit: passes all queued frames to the transport before it returns. */
+  /** For a process that is about to exit: passes all queued frames to the transport synchronously. */
   flush(): void {
     this.#writer.flush();
   }
@@ -90,7 +90,7 @@ export class WireConnection<Frame extends Json> {
     this.#transport.close();
   }
 
-  /** Stops reading; no further callback is called. */
+  /** Stops reading and writing; no callback is called afterwards. */
   stop(): void {
     this.#ended = true;
     this.#stopped = true;

@@ -1,8 +1,8 @@
 /**
- * The plugin side of the instrument protocol: exposes one provider through its five methods and `cancel`. The
- * instrument host connects it to a pipe (serve-instruments.ts); a module in the gateway's own process is called
- * directly, under the same rules. An error thrown by the author's `invoke` becomes a result with status Error and
- * never breaks the pipe.
+ * The plugin side of the instrument protocol: exposes one provider through the protocol's five methods and `cancel`. A
+ * plugin in its own process is connected to a pipe (serve-instruments.ts); a plugin in the gateway's process is called
+ * directly, under the same rules. An error thrown by the author's `invoke` becomes a result with status Error and never
+ * breaks the pipe.
  */
 import {
   type CheckedInstruments,
@@ -28,7 +28,7 @@ export interface InstrumentPluginOptions {
 
 /** A method was called before `initialize` or after `shutdown`. */
 const NOT_INITIALIZED = -32002;
-/** The author's code failed in a method without a result that could carry the error. */
+/** The author's code failed in a method whose result cannot carry the error. */
 const PROVIDER_FAILED = -32001;
 
 export class InstrumentPlugin {
@@ -57,7 +57,7 @@ export class InstrumentPlugin {
     return { success: true };
   }
 
-  /** Returns the checked instruments of the provider; later calls refer to this list. */
+  /** Returns the provider's instruments after checking them. Later calls find their instrument in this list. */
   async list(): Promise<CheckedInstruments> {
     const provider = this.#requireProvider();
     try {

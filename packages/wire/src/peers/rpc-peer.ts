@@ -152,7 +152,7 @@ export class RpcPeer {
     this.#one_way.sent(this.#next_id);
   }
 
-  /** A response that cannot be parsed fails its call immediately instead of at the deadline. */
+  /** A response with an invalid body fails its call immediately instead of at the deadline. */
   #rejectBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
     const pending = typeof id === "number" ? this.#removePending(id, "replied") : undefined;
@@ -241,8 +241,8 @@ export class RpcPeer {
   }
 
   /**
-   * All sent ids are numbers. A reply with any other id may belong to any pending call, unless the id is the text of
-   * one.
+   * All sent ids are numbers. A reply with any other id may belong to any pending call, unless the id is a sent number
+   * written as a string.
    */
   #receiveNonNumericId(message: JsonObject): void {
     const intended = idFromText(message.id);

@@ -128,7 +128,7 @@ export class SideHost {
   #receiveUnexpectedLine(): void {
     if (this.#answered === "request") this.#reportExtraOutput();
     else {
-      // The request has not been sent yet, so nothing has run and the call can still fail.
+      // Either nothing has run yet, or the call has already failed and #fail keeps its first error.
       this.#fail(
         new BackplaneError("handshake_failed", "The plugin printed an unexpected line before the request."),
       );

@@ -117,9 +117,9 @@ export class VaiHost {
   }
 
   /**
-   * onEvent is called in order, before the promise settles. Resolves to a response that satisfies vai.response, with ok
-   * true or false. Rejects with `malformed_response`, `backpressure`, `frame_too_large`, or the error that ended
-   * the connection.
+   * Calls onEvent for each event in order, before the promise settles. Resolves to a response that satisfies
+   * vai.response, with ok true or false. Rejects with the reason why the request was not sent, with
+   * `malformed_response`, or with the error that abandoned the request or ended the connection.
    */
   request(
     id: string,

@@ -22,7 +22,7 @@ export interface VaiCall {
   id: string;
   op: ExportOp;
   body: VaiRequest["body"];
-  /** Aborted on cancel, with the reason from the cancel frame, and when the host is gone. */
+  /** Aborted on cancel, with the reason from the cancel frame, on shutdown, and when the connection ends. */
   signal: AbortSignal;
   /** Has no effect after the reply. */
   emit(event: PluginEvent): void;
@@ -39,9 +39,9 @@ export interface VaiPluginOptions {
   limits?: Partial<FrameLimits>;
   /** A thrown error becomes status `failed` with its message, or `cancelled` if the call was cancelled. */
   handle(call: VaiCall): VaiReply | Promise<VaiReply>;
-  /** Called once, when the host requests a shutdown or is gone. */
+  /** Called at most once, when the host requests a shutdown or closes the input. */
   onShutdown(): void;
-  /** Called when the host violates the protocol; no further requests are answered. */
+  /** Called at most once, when the host violates the protocol or the stream fails; nothing is answered afterwards. */
   onFailure(error: Error): void;
 }
 

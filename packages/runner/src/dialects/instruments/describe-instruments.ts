@@ -56,7 +56,7 @@ export function describeInstruments(
   };
 }
 
-/** A package made for Backplane that uses this protocol has no plugin id of its own. */
+/** A package made for Backplane has no plugin id in this format, so the last part of its package id is used. */
 export function pluginIdOf({ package_id, runtime }: RequestedPackage): string {
   return runtime.instrument?.plugin_id ?? package_id.slice(package_id.lastIndexOf("/") + 1);
 }

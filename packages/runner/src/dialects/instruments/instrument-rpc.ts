@@ -1,7 +1,7 @@
 /**
  * `hefty.jsonrpc`: an instrument plugin in its own long-lived process, over newline-delimited JSON-RPC 2.0. The
- * program is the plugin's own or our host program for modules. The plugin has a persistent data folder, so two
- * processes of it never run at the same time.
+ * program is the plugin's own or our host program for modules. The plugin has a persistent data folder, so no two
+ * processes of one data folder run at the same time.
  */
 import {
   BackplaneError,
@@ -78,7 +78,7 @@ export const instrumentRpc: Dialect = {
 /** The same dialect for a module that could run inside the gateway but was placed in a process by the operator. */
 export const instrumentModule: Dialect = { ...instrumentRpc, protocol: "module.instrument" };
 
-/** The plugin's classes come after those of the host, so that it cannot replace them. */
+/** The plugin's classes come after those of the host, so that the plugin cannot replace the host's. */
 function javaCommand(jar: string, provider: string): string[] {
   return ["java", "-cp", `${jar}:.:lib/*`, JAVA_HOST_CLASS, provider];
 }

@@ -78,9 +78,9 @@ export async function answerInputRequests(
 }
 
 /**
- * Finds the caller for a request that came over a pipe, which does not say which call it belongs to. If the calls in
- * flight do not all belong to one session, the request is rejected, so that no person is asked for the call of another.
- * Tool calls that nobody can answer count too: the request may belong to one of them.
+ * Finds the caller for a request that came over a pipe, where a request does not name its call. If the calls in flight
+ * do not all belong to one session, the request is rejected, so that nobody is asked about another person's call. Tool
+ * calls without a caller that can answer count as well, because the request may belong to one of them.
  */
 export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
   const origins = [...inFlight].filter(

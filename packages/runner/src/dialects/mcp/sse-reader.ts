@@ -39,14 +39,14 @@ export class SseReader {
       text = lines.pop()!;
       this.#partial_line = [];
       this.#partial_length = 0;
-      for (const line of lines) this.#line(line);
+      for (const line of lines) this.#readLine(line);
     }
     if (text !== "") this.#partial_line.push(text);
     this.#partial_length += text.length;
     if (this.#partial_length + this.#size > this.#limit) throw tooLarge(this.#limit);
   }
 
-  #line(line: string): void {
+  #readLine(line: string): void {
     if (line === "") {
       this.#dispatch();
       return;

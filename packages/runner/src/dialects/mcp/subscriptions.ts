@@ -87,7 +87,7 @@ export class SessionSubscriptions {
     return this.#uris.size === 0;
   }
 
-  /** Called for each answered request; keeps track of those that subscribe and unsubscribe. */
+  /** Called for each answered request that names a resource; only subscribe and unsubscribe requests count. */
   remember(method: string, uri: string): void {
     if (method === "resources/unsubscribe") this.#uris.delete(uri);
     if (method === "resources/subscribe" && this.#uris.size < MAX_SUBSCRIBED) this.#uris.add(uri);

@@ -28,7 +28,7 @@ export class McpToolCall implements RequestWithAnswerer {
   readonly headers: Record<string, string>;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
-  readonly #caller: ToolCallSession;
+  readonly #session: ToolCallSession;
   readonly #first_params: JsonObject;
   params: JsonObject;
   rpc_id = 0;
@@ -36,13 +36,13 @@ export class McpToolCall implements RequestWithAnswerer {
   #rounds = 0;
 
   constructor(
-    caller: ToolCallSession,
+    session: ToolCallSession,
     exchange: DialectCall,
     params: JsonObject,
     headers: Record<string, string>,
   ) {
     this.headers = headers;
-    this.#caller = caller;
+    this.#session = session;
     this.exchange = exchange;
     this.#first_params = params;
     this.params = params;
@@ -53,21 +53,21 @@ export class McpToolCall implements RequestWithAnswerer {
   }
 
   answered(result: Json): void {
-    if (needsInput(this.#caller.stateless, result)) {
+    if (needsInput(this.#session.stateless, result)) {
       void this.#provideInput(result);
       return;
     }
-    this.#caller.finished(this);
-    this.exchange.answered(acceptCall(result, this.#caller.output_bytes));
+    this.#session.finished(this);
+    this.exchange.answered(acceptCall(result, this.#session.output_bytes));
   }
 
   refused(error: RpcFailure): void {
-    this.#caller.finished(this);
+    this.#session.finished(this);
     this.exchange.answered(acceptError(error));
   }
 
   lost(error: BackplaneError): void {
-    this.#caller.finished(this);
+    this.#session.finished(this);
     this.exchange.failed(error);
   }
 
@@ -90,10 +90,10 @@ export class McpToolCall implements RequestWithAnswerer {
   async #provideInput(result: JsonObject): Promise<void> {
     try {
       if (++this.#rounds > MAX_ROUNDS) throw tooManyRounds(this.method);
-      const answers = await this.#caller.collectInput(result.inputRequests, this.answerRequest);
+      const answers = await this.#session.collectInput(result.inputRequests, this.answerRequest);
       if (this.withdrawn) return;
       this.params = retryParams(this.#first_params, result, answers);
-      this.#caller.dispatch(this);
+      this.#session.dispatch(this);
     } catch (error) {
       if (this.withdrawn) return;
       if (error instanceof BackplaneError) this.lost(error);

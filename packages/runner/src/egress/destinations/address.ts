@@ -71,8 +71,8 @@ function listOwnAddresses(): string[] {
 }
 
 /**
- * 4 or 16 bytes. Null for anything but the canonical form that a resolver returns (no zone, no octal, no short
- * form).
+ * 4 or 16 bytes. Null for text that is not an address, and for an address with a zone. IPv4 needs four decimal parts
+ * without leading zeros.
  */
 export function addressBytes(text: string): Uint8Array | null {
   const version = isIP(text);

@@ -18,7 +18,7 @@ export type EgressVerdict =
   | { kind: "target"; target: Target }
   | { kind: "gateway" }
   | { kind: "refused"; reason: RefusalReason; detail?: string }
-  /** Allowed, but the name does not exist. */
+  /** Allowed, but the name cannot be resolved. */
   | { kind: "unknown" };
 
 export interface EgressPolicy {

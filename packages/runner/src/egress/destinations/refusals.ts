@@ -1,7 +1,7 @@
 /**
  * Refused connections. The owner of the session is notified of each one and records it, because the host can contain a
- * secret of the call and only the call knows its secrets. The list is bounded, because a plugin decides how
- * many entries it gets.
+ * secret of the call and only the owner can redact it. The list is bounded, because a plugin can cause any number of
+ * refusals.
  */
 import type { Clock } from "@backplane/ports";
 

@@ -20,7 +20,7 @@ export interface AddressCheck {
    * `policy.denied` or ENOTFOUND.
    */
   addresses(destination: Destination, opened: readonly string[]): Promise<readonly string[]>;
-  /** For a literal address, which is not resolved. Null if it may be connected to. */
+  /** Returns why a literal address is refused; null if it is allowed or if the host is a name. */
   refuseLiteral(destination: Destination, opened: readonly string[]): BackplaneError | null;
 }
 

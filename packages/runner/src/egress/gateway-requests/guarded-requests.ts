@@ -75,7 +75,7 @@ async function checkAddresses(policy: EgressPolicy, destination: Destination): P
   if (verdict.kind === "target") return verdict.target.addresses;
   const name = formatDestination(destination);
   if (verdict.kind !== "refused") {
-    throw new BackplaneError("launch_failed", `${name} cannot be resolved: the name does not exist.`);
+    throw new BackplaneError("launch_failed", `The host name of ${name} cannot be resolved.`);
   }
   throw new BackplaneError(
     "launch_failed",

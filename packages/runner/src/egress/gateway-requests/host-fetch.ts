@@ -38,7 +38,7 @@ export async function hostFetch(deps: HostFetchDeps, request: HostRequest): Prom
   const decision = await decideEgress(policy, destination);
   if (decision.kind === "gateway") throw refused(deps, destination, "gateway.no_scope");
   if (decision.kind === "refused") throw refused(deps, destination, decision.reason, decision.detail);
-  if (decision.kind === "unknown") throw unreachable(destination, "the name does not exist");
+  if (decision.kind === "unknown") throw unreachable(destination, "the host name cannot be resolved");
   const open = new Set<Socket>();
   const timer = deps.clock.after(request.timeout_ms, () => {
     for (const socket of open) socket.destroy();

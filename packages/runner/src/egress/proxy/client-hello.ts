@@ -11,8 +11,8 @@ const SERVER_NAME = 0;
 const ENCRYPTED_NAME_EXTENSIONS = [0xfe0d, 0xffce];
 
 /**
- * Reads the server name from a TLS ClientHello in any number of records and segments. Anything that differs from
- * RFC 8446 is malformed: a parser that is more lenient than the server's could read another name.
+ * Reads the server name from a TLS ClientHello (RFC 8446) in any number of records and segments. The parser is strict,
+ * because one that is more lenient than the server's could read another name.
  */
 export function readClientHello(bytes: Buffer): ClientHelloResult {
   const fragments: Buffer[] = [];

@@ -121,7 +121,10 @@ export class EgressState {
   }
 }
 
-/** Counts bytes in both directions. Callers count a chunk before they forward it. */
+/**
+ * Counts bytes in both directions. Callers count a chunk before they forward it; a chunk that would exceed the limit is
+ * not counted, and the method returns false.
+ */
 class Meter {
   in = 0;
   out = 0;

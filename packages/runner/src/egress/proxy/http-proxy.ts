@@ -20,7 +20,7 @@ import { namesHost } from "./http-head.ts";
 import type { EgressLimits } from "./limits.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
 
-/** Tells the gateway that a request came from the sandboxed process itself, not from someone with a leaked token. */
+/** Proves to the gateway that a request came from the sandboxed process, not from someone with a leaked token. */
 const LISTENER_HEADER = "Backplane-Listener";
 
 /** The service that a connection gets. */
@@ -136,11 +136,11 @@ export function createHttpProxy(
     if (connection.ended) return;
     if (verdict.kind === "gateway") return toGateway();
     if (verdict.kind === "unknown")
-      return sendProxyResponse(request, reply, 502, "The host does not exist.\n");
+      return sendProxyResponse(request, reply, 502, "The host name cannot be resolved.\n");
     return forwardTo(verdict.target);
 
     function forwardTo(target: Target): Promise<void> {
-      // A TLS server at this port would get a plain-text request.
+      // The request is plain text, but port 443 is for TLS.
       if (target.port === 443) return Promise.resolve(refused("tls.malformed"));
       const forward_target: ForwardTarget = {
         host: formatDestination(target, 80),
@@ -189,7 +189,7 @@ export function createHttpProxy(
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind === "unknown")
-      return respondOnSocket(connection, "502 Bad Gateway", "The host does not exist.\n");
+      return respondOnSocket(connection, "502 Bad Gateway", "The host name cannot be resolved.\n");
     if (verdict.kind === "target") return openTunnel(connection, verdict.target);
     socket.write(ESTABLISHED);
     serve(connection, { kind: "gateway" });

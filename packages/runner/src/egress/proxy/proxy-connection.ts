@@ -24,7 +24,7 @@ export class ProxyConnection {
   #finished = false;
   readonly #onEnd: () => void;
 
-  /** `onEnd` is called once, when all sockets are closed. */
+  /** `onEnd` is called once, when the connection has ended. */
   constructor(state: EgressState, client: Socket, onEnd: () => void) {
     this.state = state;
     this.client = client;
@@ -65,7 +65,7 @@ export class ProxyConnection {
     return true;
   }
 
-  /** Called when a response is complete and the client may request another destination. */
+  /** Called when the client no longer uses a destination and may request another one. */
   releaseSlot(): void {
     if (this.#slots === 0) return;
     this.#slots--;
@@ -121,8 +121,8 @@ export class ProxyConnection {
   }
 
   /**
-   * Ends connections with a slow head, without traffic, or over the maximum age. A connection that is merely idle
-   * is not recorded as refused.
+   * Ends the connection if its head is slow, if it had no traffic for too long, or if it is over the maximum age. A
+   * connection that is merely idle is not recorded as refused.
    */
   checkDeadlines(now: number): void {
     const { head_ms, idle_ms, total_ms } = this.state.limits;

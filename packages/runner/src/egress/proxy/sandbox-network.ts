@@ -25,10 +25,10 @@ export interface SandboxNetwork {
 export type EgressGrant = Pick<Grant, "network" | "allowed_domains" | "gateway_api_scopes">;
 
 const PROXY = { address: "127.0.0.1", port: 3128 } as const;
-/** Used when the gateway does not listen on loopback over plain HTTP. */
+/** Used when the gateway does not listen on loopback over plain HTTP, or listens on the port of the proxy. */
 const GATEWAY = { address: "127.0.0.1", port: 7420 } as const;
 const DEFAULT_PORTS = [80, 443];
-/** Far below the limit of sandbox-init. Further ports are reached through the proxy. */
+/** Half of MAX_LISTENERS in sandbox-init.h. Further ports are reached through the proxy. */
 const MAX_PORTS = 128;
 const LOOPBACK = /^127(\.\d{1,3}){3}$/;
 

@@ -42,7 +42,7 @@ export function systemCallFilter(arch: FilteredArch): Buffer {
     { code: BPF.jeq, k: AUDIT_ARCH[arch], otherwise: "kill" },
     { code: BPF.load, k: OFFSET.call },
     ...(arch === "x64" ? [{ code: BPF.jge, k: X32_BIT, when: "kill" }] : []),
-    ...search(rangesOf(arch)),
+    ...searchTree(rangesOf(arch)),
 
     { label: "clone", code: BPF.load, k: argument(0) },
     { code: BPF.jset, k: NEW_NAMESPACES, when: "forbid", otherwise: "allow" },
@@ -97,8 +97,8 @@ function rangesOf(arch: FilteredArch): CallRange[] {
   return ranges;
 }
 
-/** A comparison per pair of neighbouring ranges, as a balanced tree. */
-function search(ranges: readonly CallRange[], label?: string): Instruction[] {
+/** A balanced tree with one comparison for each pair of neighbouring ranges. */
+function searchTree(ranges: readonly CallRange[], label?: string): Instruction[] {
   const middle = ranges.length >> 1;
   const [low, high] = [ranges.slice(0, middle), ranges.slice(middle)];
   const { from } = high[0]!;
@@ -113,7 +113,7 @@ function search(ranges: readonly CallRange[], label?: string): Instruction[] {
       when: chooseTarget(high, above),
       otherwise: chooseTarget(low, below),
     },
-    ...(low.length === 1 ? [] : search(low, below)),
-    ...(high.length === 1 ? [] : search(high, above)),
+    ...(low.length === 1 ? [] : searchTree(low, below)),
+    ...(high.length === 1 ? [] : searchTree(high, above)),
   ];
 }

@@ -18,19 +18,19 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-interface Setup {
+interface InstrumentRunner {
   test_runner: TestRunner;
   data: string;
   /** The lines that the plugin wrote to its data folder. */
   log: () => string[];
 }
 
-function setUp(
-  make: typeof createTestRunner = createTestRunner,
+function createInstrumentRunner(
+  create: typeof createTestRunner = createTestRunner,
   options: Parameters<typeof createTestRunner>[0] = {},
-): Setup {
+): InstrumentRunner {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
-  const test_runner = make({ data_root, programs: { instruments: host }, ...options });
+  const test_runner = create({ data_root, programs: { instruments: host }, ...options });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const data = join(data_root, "plugins/acme+fixture/org_1/org");
   return { test_runner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
@@ -47,7 +47,7 @@ verifies(
   "instr.instrument",
   "turns the listed instruments into exports with an origin set by the host",
   async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInstrumentRunner();
     const described = await describeExports(test_runner, instrument("good"));
     const [echo, count, fail, , fetch, windows] = described.exports;
     expect(echo).toMatchObject({
@@ -86,7 +86,7 @@ verifies(
   "secret.rotate",
   "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
-    const { log, test_runner } = setUp();
+    const { log, test_runner } = createInstrumentRunner();
     const call = async (api_token: string, change: RequestChange = {}) =>
       await test_runner.run(
         instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }),
@@ -108,7 +108,7 @@ verifies(
   "instr.rpc",
   "runs initialize, invoke with the activity id, healthCheck and shutdown against a real process",
   async () => {
-    const { data, log, test_runner } = setUp();
+    const { data, log, test_runner } = createInstrumentRunner();
     const context = {
       config: { "base-url": "https://x", nested: { deep: 1, list: [1, 2], none: null } },
       secrets: { api_token: "s3cret-value" },
@@ -158,7 +158,7 @@ verifies(
 describe("instr.result", () => {
   const structured = { stdout: "counted 1", stderr: "" };
   verifies("instr.result", "converts stdout, stderr, status and error to one tool result", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInstrumentRunner();
     expect(await test_runner.run(instrument("good", { export_id: "count" }))).toMatchObject({
       status: "succeeded",
       error: null,
@@ -188,7 +188,7 @@ describe("instr.result", () => {
     ["no-success", "handshake_failed", "no licence"],
     ["malformed", "malformed_response", "neither Success nor Error"],
   ])("a call to a plugin with behaviour %s fails with %s", async (behaviour, code, expected_text) => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInstrumentRunner();
     const outcome = await test_runner.run(instrument(behaviour));
     expect(outcome).toMatchObject({
       status: "failed",
@@ -197,7 +197,7 @@ describe("instr.result", () => {
   });
 
   test("fails the calls of a crashed process and starts a new one for the next call", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInstrumentRunner();
     expect(await test_runner.run(instrument("good", { export_id: "crash" }))).toMatchObject({
       error: { code: "crashed" },
     });
@@ -205,7 +205,7 @@ describe("instr.result", () => {
   });
 
   test("reports invalid instruments with the reason", async () => {
-    const { test_runner } = setUp();
+    const { test_runner } = createInstrumentRunner();
     await expect(describeExports(test_runner, instrument("twice"))).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining("offers the instrument echo twice"),
@@ -214,7 +214,7 @@ describe("instr.result", () => {
 });
 
 test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
-  const { log, test_runner } = setUp();
+  const { log, test_runner } = createInstrumentRunner();
   expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   const late = await test_runner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
@@ -224,7 +224,7 @@ test("cancels a call at its deadline and keeps a plugin that reacts to it", asyn
 });
 
 test("kills a plugin that ignores a cancel", async () => {
-  const { test_runner } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
+  const { test_runner } = createInstrumentRunner(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
   expect(await test_runner.run(instrument("stubborn"))).toMatchObject({ status: "succeeded" });
   const late = await test_runner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
@@ -233,7 +233,7 @@ test("kills a plugin that ignores a cancel", async () => {
 
 describe("the data folder", () => {
   test("persists across processes and is used by one process of a binding at a time", async () => {
-    const { data, test_runner } = setUp();
+    const { data, test_runner } = createInstrumentRunner();
     const call = (pool_key: string) =>
       test_runner.run(instrument("good", { export_id: "count", input: {}, pool_key }));
     const outcomes = [];
@@ -246,7 +246,7 @@ describe("the data folder", () => {
   });
 
   test("belongs to the plugin: a later binding finds it, and two bindings never use it at the same time", async () => {
-    const { data, test_runner } = setUp();
+    const { data, test_runner } = createInstrumentRunner();
     const call = (binding_id: string) =>
       test_runner.run(
         instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
@@ -261,7 +261,7 @@ describe("the data folder", () => {
   });
 
   test("adopts the folder that an earlier version created for the first binding; a second binding keeps its own", async () => {
-    const { data, test_runner } = setUp();
+    const { data, test_runner } = createInstrumentRunner();
     const root = data.replace(/\/plugins\/.*/, "");
     const earlierCount = (binding_id: string) => join(root, binding_id, "org", "count");
     for (const [binding_id, count] of [
@@ -282,7 +282,7 @@ describe("the data folder", () => {
   });
 
   test("is separate for each project", async () => {
-    const { data, test_runner } = setUp();
+    const { data, test_runner } = createInstrumentRunner();
     const call = (project_id: string) =>
       test_runner.run(
         instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }),
@@ -297,7 +297,7 @@ describe("in the sandbox", () => {
   const isolated = { class: "isolated" } as const;
 
   test("keeps an isolated plugin running and lets it write to its data folder", async () => {
-    const { data, test_runner } = setUp(createConfinedTestRunner);
+    const { data, test_runner } = createInstrumentRunner(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
     expect(await test_runner.run(count)).toMatchObject({ status: "succeeded" });
     expect(await test_runner.run(count)).toMatchObject({
@@ -319,7 +319,9 @@ describe("in the sandbox", () => {
     "instr.external-host",
     "runs a module in the sandbox with the host program mounted next to it",
     async () => {
-      const { data, test_runner } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
+      const { data, test_runner } = createInstrumentRunner(createConfinedTestRunner, {
+        folder: SDK_FIXTURES,
+      });
       const module = {
         ...isolated,
         protocol: "hefty.jsonrpc" as const,

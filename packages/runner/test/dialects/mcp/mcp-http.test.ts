@@ -192,7 +192,7 @@ test("uses a rotated secret for the next request that is not a call", async () =
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
-test("fails immediately without a server and does not delay later calls", async () => {
+test("fails each call if no server listens, without holding back later calls", async () => {
   const address = "127.0.0.1:9";
   const test_runner = testRunnerFor({ address });
   const server = { url: `http://${address}/mcp`, address };

@@ -334,7 +334,7 @@ test("asks no caller if the request may belong to a call of another session that
     return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
   expect(await run("elicits")).toContain("several sessions");
-  // The mounted folders are nobody's secret, so the server gets them without asking anyone.
+  // The mounted folders are not secret, so the server gets them and no caller is asked.
   expect(JSON.parse(await run("roots"))).toEqual({ roots: [] });
   expect(requests).toEqual([]);
   await hanging;

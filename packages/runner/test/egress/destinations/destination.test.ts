@@ -11,7 +11,7 @@ test.each(["a.test", "xn--bcher-kva.test", "a_b.test", "1.a.test", "localhost", 
   (host) => expect(hostKind(host)).toBe("name"),
 );
 
-/** Everything that some resolver parses as an address. */
+/** Some resolver parses each of these as an address. */
 test.each([
   "127.0.0.1",
   "2130706433",

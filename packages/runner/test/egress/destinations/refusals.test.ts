@@ -4,7 +4,7 @@ import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from 
 import { listen } from "../../support/loopback.ts";
 import { requestThroughProxy, startHttpServer } from "../../support/web-server.ts";
 
-test("tells the client the reason and records the host without control characters", async () => {
+test("tells the client the reason and records the host with control characters escaped", async () => {
   const reported: object[] = [];
   const egress = await createTestEgress({
     domains: ["a.test"],

@@ -15,7 +15,7 @@ async function startServer(handle: (request: IncomingMessage, response: ServerRe
 }
 
 const names: Record<string, string> = { "home.test": "127.0.0.1", "gone.test": "127.88.0.99" };
-const egress = (gateway_port = 1, operator_allows: string[] = []) =>
+const createHostEgress = (gateway_port = 1, operator_allows: string[] = []) =>
   createEgress({
     clock: realTimeClock,
     operator_allows,
@@ -42,7 +42,7 @@ test("sends an allowed request and returns the whole response", async () => {
     response.setHeader("x-seen", "yes");
     response.end(JSON.stringify({ method: request.method, url: request.url, host, own, body }));
   });
-  const { fetch } = egress();
+  const { fetch } = createHostEgress();
   const headers = { "X-Own": "1", Host: "evil.test", "Content-Length": "1" };
   const result = await fetch(
     createRequest(`http://api.test:${port}/a?b=c`, { method: "POST", headers, body: "čau" }),
@@ -62,7 +62,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
     if (request.url === "/away") response.writeHead(302, { location: "http://127.0.0.1/" });
     response.end(Buffer.from([0xff, 0, 0xfe]));
   });
-  const { fetch } = egress();
+  const { fetch } = createHostEgress();
   expect(await fetch(createRequest(`http://api.test:${port}/`))).toMatchObject({
     body: "/wD+",
     encoding: "base64",
@@ -79,7 +79,7 @@ test("refuses every other destination with its reason and without a connection",
     reached++;
     response.end();
   });
-  const { fetch } = egress(port);
+  const { fetch } = createHostEgress(port);
   const cases = [
     [`http://evil.test:${port}/`, "domain.not_allowed"],
     [`http://127.0.0.1:${port}/`, "address.literal"],
@@ -101,7 +101,7 @@ test("refuses every other destination with its reason and without a connection",
     await expect(fetch(createRequest(url))).rejects.toMatchObject({ code: "request.invalid" });
   }
   expect(reached).toBe(0);
-  const opened = egress(1, [`home.test:${port}`]);
+  const opened = createHostEgress(1, [`home.test:${port}`]);
   expect(await opened.fetch(createRequest(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
 });
 
@@ -109,7 +109,7 @@ test("fails with egress.unreachable on a missing server, name or TLS, a timeout,
   const port = await startServer((request, response) => {
     if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
   });
-  const { fetch } = egress();
+  const { fetch } = createHostEgress();
   for (const request of [
     createRequest("http://gone.test:9/"),
     createRequest("http://none.test/"),
@@ -138,7 +138,9 @@ test.each(["GET", "CONNECT"])(
       server.close();
     });
     const { port } = server.address() as AddressInfo;
-    const response = egress().fetch(createRequest(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
+    const response = createHostEgress().fetch(
+      createRequest(`http://api.test:${port}/`, { method, timeout_ms: 500 }),
+    );
     await expect(response).rejects.toMatchObject({ code: "egress.unreachable" });
   },
 );

@@ -57,7 +57,7 @@ test("limits sockets without a destination", async () => {
   expect(idle.every((client) => !client.socket.closed)).toBe(true);
 });
 
-test("limits sent bytes exactly", async () => {
+test("never sends more bytes than the limit", async () => {
   const { port, received } = await startSink();
   const limit = HELLO.length + 100_000;
   const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits: { bytes_out: limit } });
@@ -107,14 +107,14 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits, clock });
   const silent = new TestClient(proxy);
   const slow = new TestClient(proxy).send("CONNECT a.te");
-  const busy = await openTunnel(proxy, port);
+  const idle_after_hello = await openTunnel(proxy, port);
   await expect.poll(() => session.counts()).toMatchObject({ sockets: 3, connections: 1 });
   await expect.poll(() => session.counts().bytes_out).toBe(HELLO.length);
   clock.advance(4_000);
   slow.send("s");
   clock.advance(3_000);
   await Promise.all([silent.ended, slow.ended]);
-  // A client that sent nothing has requested nothing.
+  // The silent client has requested nothing, so no refusal is recorded for it.
   expect(session.refusals()).toMatchObject([{ host: "", reason: "limit.time" }]);
   const second = await openTunnel(proxy, port);
   await expect.poll(() => session.counts().bytes_out).toBe(2 * HELLO.length);
@@ -123,8 +123,8 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
     second.send("x");
     await expect.poll(() => session.counts().bytes_out).toBe(2 * HELLO.length + turn);
   }
-  // This connection had no traffic after its beginning.
-  await busy.ended;
+  // The connection `idle_after_hello` had no traffic after its first bytes.
+  await idle_after_hello.ended;
   expect(second.socket.closed).toBe(false);
   clock.advance(16_000);
   await second.ended;
@@ -134,7 +134,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   expect(clock.pending).toBe(0);
 });
 
-test("ends every connection when the session closes, including one that is being dialled", async () => {
+test("ends every connection when the session closes, including one whose host is being resolved", async () => {
   const { port, sockets } = await startSink();
   const slow = Promise.withResolvers<string[]>();
   const { proxy, session } = await createTestEgress({

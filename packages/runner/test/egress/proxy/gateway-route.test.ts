@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { createTestEgress, TestClient } from "../../support/egress.ts";
 import { emptyFolder } from "../../support/sandbox.ts";
 
-/** A self-signed certificate for a name that is not the address. */
+/** Creates a self-signed certificate for a name that does not match the gateway's address. */
 function createCertificate() {
   const folder = emptyFolder();
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];

@@ -4,7 +4,6 @@ import { hello } from "../../support/client-hello.ts";
 import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
-/** The proxy closes the connection of a client that sends malformed input and keeps serving other clients. */
 test("closes the connection of a client that sends random bytes, alone or within a valid request", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));

@@ -25,7 +25,7 @@ function createState(): EgressState {
   return state;
 }
 
-/** Both ends of a connection. The near end reads only when the test calls for it. */
+/** Returns both ends of a connection. The near end reads nothing until the test resumes it. */
 async function connectPair(): Promise<{ near: Socket; far: Socket }> {
   const accepted = Promise.withResolvers<Socket>();
   const { port } = await listen((socket) => accepted.resolve(socket));

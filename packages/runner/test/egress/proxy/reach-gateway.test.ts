@@ -105,7 +105,7 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
   }
 });
 
-test("reaches the gateway by proxy request, tunnel and SOCKS, each only with a scope", async () => {
+test("reaches the gateway by proxy request, tunnel and SOCKS with a scope, but not without one", async () => {
   const web = await startHttpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
   const url = `${gateway.base_url}/v1/sessions`;

@@ -16,7 +16,7 @@ public final class SecurityRule {
     return new SecurityRule("deny", reason);
   }
 
-  /** The minimum risk of a matching call. */
+  /** Raises the risk of a matching call to at least this value. */
   public static SecurityRule raise(Instrument.RiskLevel risk, String reason) {
     SecurityRule rule = new SecurityRule("raise", reason);
     rule.fields.put("risk", risk.name());

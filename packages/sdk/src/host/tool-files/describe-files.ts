@@ -1,10 +1,10 @@
 /**
  * Describes every tool file without letting one affect another (tools.isolated-failure). Files are imported
  * one after another in a child process. A file that throws, terminates the child or hangs is set aside, and the
- * remaining files are imported, in a new child if necessary; afterwards each file that was set aside is tried
- * alone, so that a failure is never caused by another file. Only a hang is not retried, because it has
- * already used its time, and the files that were not imported by then are tried alone too. Author code never
- * runs in this process.
+ * remaining files are imported, in a new child if necessary. Afterwards each file that was set aside is tried alone, so
+ * that a failure is never caused by another file; after a hang, the files that were not imported yet are tried alone as
+ * well. Two failures are final immediately: a hang, which has already used its time, and that of the very first file,
+ * before which no other file was imported. Author code never runs in this process.
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";

@@ -1,7 +1,6 @@
 /**
- * Answers the gateway for one package of tool files: describes the package and calls its tools. A file is
- * imported at the first call to its tool, and no other file is; a tool whose name differs from its file name
- * is found by describing all files.
+ * Answers the gateway for one package of tool files: describes the package and calls its tools. The first call to a
+ * tool imports the tool's own file only; a tool whose name differs from its file name is found by describing all files.
  */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
