@@ -117,7 +117,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: our own files are checked by their times",
     file: `${RUNNER}/programs/private-copies.ts`,
-    from: "if (fingerprintOf(path) !== file.fingerprint) return false;",
+    from: "if (readFingerprint(path) !== file.fingerprint) return false;",
     to: "",
     tests: PRIVATE_COPIES_TESTS,
   },

@@ -139,7 +139,7 @@ static void answer(int result) {
   send_line(result == 0 ? "ok\n" : line);
 }
 
-/* `rest` are the bytes of a `put` that arrived together with its line. Returns how many were used. */
+/* `rest` holds the bytes that arrived after the line; some may belong to a `put`. Returns how many were used. */
 static size_t execute_file_command(char *line, const char *rest, size_t length) {
   int folder = scratch == NULL ? -1 : open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   size_t taken = 0;
@@ -206,8 +206,8 @@ static void report(int status, int full) {
   long cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000L +
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000L;
   /*
-   * Kills all remaining processes of the namespace, so that no file changes while it is read. Only as PID 1 does -1
-   * mean the namespace; outside one it would mean every process on the machine.
+   * Kills all remaining processes of the namespace, so that no file changes while it is read. For PID 1, -1 means the
+   * processes of the namespace; for any other process it would mean every process on the machine.
    */
   if (getpid() == 1) kill(-1, SIGKILL);
   send_refusals();

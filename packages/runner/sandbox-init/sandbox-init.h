@@ -59,7 +59,7 @@ void drop_capabilities(void);
 
 /* Steps that build the root of a sandbox (root.c): begin, add, then finish by detaching the host's files. */
 void begin_root(void);
-/* WHOLE includes what is mounted below the source. */
+/* BIND_WHOLE includes everything that is mounted below the source. */
 #define BIND_WHOLE 1
 #define BIND_WRITABLE 2
 #define BIND_DEVICE 4
@@ -113,7 +113,10 @@ char *read_records(size_t max, size_t *length);
  */
 int send_artifact(int scratch, char *request);
 
-/* `NAME/FILE BYTES`: creates a file of this size, of which `length` bytes have arrived. Always reads all of them. */
+/*
+ * `NAME/FILE BYTES`: creates a file of this size. `rest` holds the first `length` bytes that arrived after the request;
+ * missing bytes are read from the socket, even if the file cannot be written. Sets `taken` to the bytes used of `rest`.
+ */
 int receive_artifact(int scratch, char *request, const char *rest, size_t length, size_t *taken);
 
 #endif

@@ -37,7 +37,7 @@ static void create_namespaces(void) {
 
 /*
  * Everyone in the sandbox can read the command line of PID 1. The arguments, followed by the environment, contain
- * paths of the host. They are one block of memory, of which a forked process has its own copy.
+ * paths of the host. They are one block of memory, and a forked process has its own copy of it.
  */
 static void clear_command_line(int argc, char **argv) {
   extern char **environ;

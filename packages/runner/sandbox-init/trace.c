@@ -1,6 +1,6 @@
 /*
- * Reports refused connections to the gateway. A sandbox has no network but its own, and the kernel tells only the
- * process itself that an address cannot be reached. So every address is local here: the kernel answers an attempt
+ * Reports refused connections to the gateway. A sandbox has no network but its own, and only the process itself learns
+ * from the kernel that an address cannot be reached. So every address is local here: the kernel answers an attempt
  * that no socket accepts with a TCP reset or an ICMP error, and raw sockets of PID 1 receive a copy of the answer.
  * The answer exists before the attempt fails, so nothing is missing after a process was told of the failure.
  *

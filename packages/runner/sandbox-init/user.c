@@ -3,8 +3,8 @@
  * becomes that user before it enters any user namespace: a process that is root outside could write to files of the
  * kernel such as /proc/sys/kernel/core_pattern, whatever its capabilities are.
  *
- * The plugin's user namespace is created last, when all other namespaces exist. They belong to its parent, so a
- * plugin that gained every capability in its own could not even configure its network or its mounts.
+ * The plugin's user namespace is created last, when all other namespaces exist. Those belong to the parent user
+ * namespace, so even a plugin that gained every capability in its own could not configure its network or its mounts.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -69,7 +69,7 @@ void enter_user_namespace(int proc, uid_t uid, gid_t gid) {
 void drop_capabilities(void) {
   for (int cap = 0;; cap++) {
     if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0) continue;
-    /* Under bwrap the set is empty, and nobody may change it any more. A read beyond the last capability fails. */
+    /* Under bwrap the set is already empty and cannot be changed. A read beyond the last capability fails. */
     int is_left = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
     if (is_left < 0) break;
     if (is_left > 0) fail("bounding set");

@@ -49,13 +49,13 @@ export function createGatewayAccess(
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       if (response.ok) return (await response.json()) as Body;
-      const message = `The gateway returned HTTP ${response.status} for ${path}: ${await reasonOf(response)}`;
+      const message = `The gateway returned HTTP ${response.status} for ${path}: ${await readReason(response)}`;
       return response.status === 429 || response.status >= 500 ? retryLater(message) : fail(message);
     },
   };
 }
 
-async function reasonOf(response: Response): Promise<string> {
+async function readReason(response: Response): Promise<string> {
   const body = await response.text();
   try {
     const envelope = JSON.parse(body) as { error?: { message?: string } };

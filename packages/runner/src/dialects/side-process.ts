@@ -91,7 +91,7 @@ class SideSession implements DialectSession {
 
   abandon(): void {}
 
-  /** The protocol has no shutdown message; the end of stdin tells a waiting plugin to exit. */
+  /** The protocol has no shutdown message; a waiting plugin exits when its stdin ends. */
   shutdown(): void {
     this.#link.transport.close();
   }

@@ -82,7 +82,7 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
       const { tool } = params;
       if (typeof tool !== "number") throw invalid("tool");
       return ctx(params).registerTool(
-        proxyTool(tool, specOf(object(params, "spec")), {
+        proxyTool(tool, readSpec(object(params, "spec")), {
           brief: params.brief === true,
           pre_approve: params.pre_approve === true,
         }),
@@ -103,7 +103,7 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
   };
 }
 
-function specOf(value: JsonObject): KernelToolSpec {
+function readSpec(value: JsonObject): KernelToolSpec {
   const spec: KernelToolSpec = {
     name: text(value, "name"),
     description: text(value, "description"),

@@ -23,10 +23,10 @@ interface Manifest {
 
 export function readHostProgram(module: string): HostProgram {
   const real = realpathSync(module);
-  const host_package = packageOf(real);
+  const host_package = findPackage(real);
   const packages = new Map<string, string>();
   collectPackages(host_package, packages);
-  const { name } = manifestOf(host_package);
+  const { name } = readManifest(host_package);
   return {
     file: join(INSIDE.host, name, relative(host_package, real)),
     binds: [...packages].map(([package_name, source]) => ({
@@ -41,7 +41,7 @@ export function readHostProgram(module: string): HostProgram {
 }
 
 function collectPackages(folder: string, packages: Map<string, string>): void {
-  const { name, dependencies = {} } = manifestOf(folder);
+  const { name, dependencies = {} } = readManifest(folder);
   const known = packages.get(name);
   if (known === folder) return;
   if (known !== undefined) throw incomplete(`${name} exists twice, at ${known} and ${folder}`);
@@ -56,14 +56,14 @@ function collectPackages(folder: string, packages: Map<string, string>): void {
   }
 }
 
-function packageOf(file: string): string {
+function findPackage(file: string): string {
   for (let dir = dirname(file); dir !== dirname(dir); dir = dirname(dir)) {
     if (existsSync(join(dir, "package.json"))) return dir;
   }
   throw incomplete(`${file} is not part of a package`);
 }
 
-function manifestOf(folder: string): Manifest {
+function readManifest(folder: string): Manifest {
   return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
 }
 

@@ -115,7 +115,7 @@ export class ModuleSession implements DialectSession {
     return thrown;
   }
 
-  /** The end of stdin tells the process to exit. */
+  /** The process exits when its stdin ends. */
   shutdown(): void {
     this.#link.transport.close();
   }

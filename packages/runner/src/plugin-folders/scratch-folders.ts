@@ -1,7 +1,7 @@
 /**
- * Writable folders for calls: one per invocation, mode 0700, removed after the call; and one per pooled process
- * whose grant has scratch, as its HOME and TMPDIR. Folders of an earlier gateway are removed first. Only names
- * created by this file are ever removed.
+ * Writable folders for calls: one per invocation, mode 0700, removed after the call; and one per pooled process whose
+ * grant has scratch, as its HOME and TMPDIR. The runner keeps a few temporary folders of its own beside them. Folders
+ * of an earlier gateway are removed first, but never folders whose names have another form.
  */
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";

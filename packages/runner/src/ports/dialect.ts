@@ -98,7 +98,7 @@ export interface ProcessLink {
   strayOutput?(text: string): void;
   /** The connection to this process is lost; all calls in flight have already failed. */
   failure(error: BackplaneError): void;
-  /** Config and secrets of the binding. Null for a kernel plugin, which has none. */
+  /** The request that started the process, with config and secrets of the binding. Null for a kernel plugin. */
   request: ProcessRequest | null;
   /** The data folder, as the process sees it; null if the dialect has none. */
   data_dir: string | null;
@@ -124,7 +124,7 @@ export interface DialectCall {
   event(event: JsonObject & { type: string }): void;
   /** Whether the caller can answer requests from the plugin. */
   readonly can_answer_requests: boolean;
-  /** Passes a request from the plugin to the caller. Rejects if there is none. */
+  /** Passes a request from the plugin to the caller. Rejects if no caller can answer. */
   answerRequest(method: string, params: JsonObject, key?: string): Promise<Json>;
   /** Exactly one of `answered` and `failed` is called, once. */
   answered(answer: PluginAnswer): void;

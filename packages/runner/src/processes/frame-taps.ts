@@ -108,11 +108,14 @@ export class FrameTap {
   #showFrame(from: "host" | "plugin", frame: JsonObject): void {
     if (from === "host") this.#learnSecrets(frame);
     const text = JSON.stringify(this.#redactor?.json(frame) ?? frame);
-    this.#show(from, "frame", text, this.#callOf(frame));
+    this.#show(from, "frame", text, this.#trackCall(frame));
   }
 
-  /** The ids of repeated attempts end with their number. A frame without an id belongs to the last call. */
-  #callOf(frame: JsonObject): string | undefined {
+  /**
+   * Returns the call of a frame and remembers it, because a frame without an id belongs to the last call. The ids of
+   * repeated attempts end with their number.
+   */
+  #trackCall(frame: JsonObject): string | undefined {
     const named = frame.id ?? frame.request_id;
     const id = typeof named === "string" ? named.split(".")[0]! : "";
     if (isId("invocation", id)) this.#last_call = id;

@@ -1,7 +1,7 @@
 /**
- * Explains a failed launch in a sentence that tells the reader what to do. It only reads files and never fails;
- * without a better explanation it repeats the system's error. Files are named as in the manifest, not by their path
- * in the content store.
+ * Explains a failed launch and what to do about it. The explanation is found by reading files only and never fails;
+ * without a better one, the system's error is repeated. Files are named as in the manifest, not by their path in the
+ * content store.
  */
 import { access, readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";

@@ -34,7 +34,7 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, pat
   for (const name of files) hash.update(`${name}\n`).update(await readFile(join(sources, name)));
   const jar = join(cache, `instrument-host-${hash.digest("hex").slice(0, 32)}.jar`);
   const known = await readFile(`${jar}.sha256`, "utf8").catch(() => null);
-  if (known !== null && known === (await checksumOf(jar))) return jar;
+  if (known !== null && known === (await readChecksum(jar))) return jar;
   // Built under a unique name first: two plugins may need it at the same time, and a build may be killed.
   const draft = `${jar}.${randomUUID()}`;
   await mkdir(cache, { recursive: true, mode: 0o700 });
@@ -43,7 +43,7 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, pat
     await runJdkTool("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
     // The plugin may run as a different user than the gateway.
     await chmod(`${draft}.jar`, 0o644);
-    await writeFile(`${draft}.sha256`, (await checksumOf(`${draft}.jar`)) ?? "", { mode: 0o444 });
+    await writeFile(`${draft}.sha256`, (await readChecksum(`${draft}.jar`)) ?? "", { mode: 0o444 });
     await rename(`${draft}.jar`, jar);
     await rename(`${draft}.sha256`, `${jar}.sha256`);
     return jar;
@@ -54,7 +54,7 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPaths, pat
   }
 }
 
-async function checksumOf(file: string): Promise<string | null> {
+async function readChecksum(file: string): Promise<string | null> {
   const bytes = await readFile(file).catch(() => null);
   return bytes === null ? null : createHash("sha256").update(bytes).digest("hex");
 }

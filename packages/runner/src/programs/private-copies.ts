@@ -65,8 +65,8 @@ export class PrivateCopies {
   }
 
   /**
-   * Returns a descriptor of an unnamed file with these contents, which no one can open for writing. For processes
-   * that read it later.
+   * Returns a descriptor of an unnamed file with these contents, for processes that read the file later. Nobody can
+   * open it for writing.
    */
   openUnnamed(bytes: Buffer): number {
     if (this.#files.size === 0) this.#makeFolder();
@@ -114,11 +114,11 @@ function write(path: string, bytes: Buffer, mode: number): OwnFile {
   // Independent of the umask, because a sandbox shows the file to another user.
   chmodSync(draft, mode);
   renameSync(draft, path);
-  return { bytes, mode, fingerprint: fingerprintOf(path), written_at: performance.now(), settled: false };
+  return { bytes, mode, fingerprint: readFingerprint(path), written_at: performance.now(), settled: false };
 }
 
 function isIntact(path: string, file: OwnFile): boolean {
-  if (fingerprintOf(path) !== file.fingerprint) return false;
+  if (readFingerprint(path) !== file.fingerprint) return false;
   if (file.settled) return true;
   const settled = performance.now() - file.written_at > TICK_MS;
   if (!readFileSync(path).equals(file.bytes)) return false;
@@ -126,7 +126,7 @@ function isIntact(path: string, file: OwnFile): boolean {
   return true;
 }
 
-function fingerprintOf(path: string): string {
+function readFingerprint(path: string): string {
   const info: BigIntStats | undefined = lstatSync(path, { bigint: true, throwIfNoEntry: false });
   if (info === undefined) return "missing";
   const { ctimeNs, dev, ino, mode, mtimeNs, size } = info;

@@ -80,7 +80,7 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
 
 async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
   const { egress = null, state: folder, image: requested_image, package_id, ...requested } = request;
-  const limits = parts.limitsOf(package_id);
+  const limits = parts.getLimits(package_id);
   const image =
     requested_image === undefined
       ? {}

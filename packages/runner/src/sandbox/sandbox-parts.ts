@@ -41,7 +41,7 @@ export type SandboxBackend = { name: "embedded" } | { name: "bubblewrap"; progra
 export interface SandboxParts {
   host: SandboxHost;
   /** The same object for every launch of a package. */
-  limitsOf(package_id: string | undefined): SandboxLimits;
+  getLimits(package_id: string | undefined): SandboxLimits;
   tools: SandboxTools;
   slots: SlotTable;
   prepared: PreparedSlots;
@@ -89,7 +89,7 @@ export async function openSandboxParts(
     message:
       backend.name === "embedded"
         ? `embedded ${version}`
-        : `${await versionOf(backend.program)} with ${version}, because only bwrap may create user namespaces`,
+        : `${await readVersion(backend.program)} with ${version}, because only bwrap may create user namespaces`,
   });
 
   const root = process.getuid?.() === 0;
@@ -141,7 +141,7 @@ export async function openSandboxParts(
     slots,
     prepared,
     live,
-    limitsOf: (package_id) => package_limits.get(package_id ?? "") ?? limits,
+    getLimits: (package_id) => package_limits.get(package_id ?? "") ?? limits,
     host: {
       ...(await readSystem()),
       files: writeOwnFiles(copies),
@@ -154,7 +154,7 @@ export async function openSandboxParts(
   };
 }
 
-function versionOf(bwrap: string): Promise<string> {
+function readVersion(bwrap: string): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(bwrap, ["--version"], { env: {}, cwd: "/" }, (error, stdout) => {
       if (error === null) resolve(stdout.trim());

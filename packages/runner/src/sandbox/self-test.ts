@@ -45,7 +45,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
     env: {},
   });
   const timer = setTimeout(() => probe.kill(), TEST_MS);
-  const [status] = await Promise.all([textOf(probe), probe.exitCause]);
+  const [status] = await Promise.all([readOutput(probe), probe.exitCause]);
   clearTimeout(timer);
   const problem = checkProbe(status, INSIDE_UID);
   if (problem !== null) throw sandboxError(problem, "Report this with the output of `backplane doctor`.");
@@ -67,7 +67,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
   });
 }
 
-async function textOf({ child }: ConfinedProcess): Promise<string> {
+async function readOutput({ child }: ConfinedProcess): Promise<string> {
   let text = "";
   discardOutput(child.stderr);
   for await (const chunk of child.stdout) text += String(chunk);

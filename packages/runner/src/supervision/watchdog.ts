@@ -1,8 +1,8 @@
 /**
- * Kills the plugins of a gateway that was killed. One /bin/sh per runner, in its own session, receives the live
- * process groups and the environment marks of plain processes. When its stdin ends, which happens even after
- * SIGKILL, it kills the remaining groups, and all processes with a mark until none is left. In a regular shutdown
- * it exits with the runner. If it exits early, it is restarted with the same list.
+ * Kills the plugins of a gateway that was killed. One /bin/sh per runner and per module host, in its own session,
+ * receives the live process groups and the environment marks of plain processes. When its stdin ends, which happens
+ * even after SIGKILL, it kills the remaining groups, and all processes with a mark until none is left. In a regular
+ * shutdown it exits with its owner. If it exits early, it is restarted with the same list.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Logger } from "@backplane/ports";

@@ -1,6 +1,6 @@
 /** A deadline in the process's own time (see time-budget.ts). The time is sampled a few times before the deadline. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
-import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
+import { readCpuTime, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type TimeBudgetVerdict } from "./time-budget.ts";
 
 const SAMPLES = 8;
@@ -18,7 +18,7 @@ export function setOwnTimeDeadline(
   run: (verdict: TimeBudgetVerdict) => void,
 ): () => void {
   const interval = Math.min(Math.max(limit_ms / SAMPLES, MIN_INTERVAL_MS), MAX_INTERVAL_MS);
-  const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: cpuTimeOf(pid) });
+  const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: readCpuTime(pid) });
   let stopped = false;
   let next: Deadline | null = null;
   const takeSample = () => {

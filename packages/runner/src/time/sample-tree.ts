@@ -27,7 +27,7 @@ function runnableNow(): number {
 }
 
 /** Processor time of a process and its descendants; null if it is unknown. */
-export function cpuTimeOf(pid: number | null): number | null {
+export function readCpuTime(pid: number | null): number | null {
   const rows = pid === null ? [] : readTree(pid);
   return rows.length === 0 ? null : cpuTimeOfRows(rows);
 }
@@ -59,7 +59,7 @@ function isHeldUp(rows: readonly ProcessRow[]): boolean {
   let threads = 0;
   for (const { pid } of rows) {
     if (threads >= MAX_THREADS) return false;
-    for (const thread of threadsOf(pid)) {
+    for (const thread of listThreads(pid)) {
       threads++;
       if (HELD_UP.has(readStat(`/proc/${pid}/task/${thread}/stat`)?.state ?? "")) return true;
     }
@@ -67,7 +67,7 @@ function isHeldUp(rows: readonly ProcessRow[]): boolean {
   return false;
 }
 
-function threadsOf(pid: number): string[] {
+function listThreads(pid: number): string[] {
   try {
     return readdirSync(`/proc/${pid}/task`);
   } catch {

@@ -42,20 +42,26 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
   function createArtifactRunner() {
     const store = createMemoryStore();
     const created = createRunner(store);
-    const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
+    const runArtifact = (
+      input: object,
+      change: Parameters<typeof vai>[1] = {},
+    ): ReturnType<TestRunner["run"]> =>
       created.test_runner.run(
         vai("artifact", { class: created.class, grant, input: input as never, ...change }),
       );
-    return { ...created, run, stored: store.stored };
+    return { ...created, runArtifact, stored: store.stored };
   }
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
-    const { run, stored } = createArtifactRunner();
+    const { runArtifact, stored } = createArtifactRunner();
     for (const [plant, path] of [
       ["file", "made"],
       ["deep", "a/b/made"],
     ]) {
-      const { status, result, violations } = await run({ plant, reference: { path, sha256: SHA256 } });
+      const { status, result, violations } = await runArtifact({
+        plant,
+        reference: { path, sha256: SHA256 },
+      });
       expect({ status, violations }).toEqual({ status: "succeeded", violations: 0 });
       expect(result).toEqual({
         content: [{ type: "file", transport: "artifact", path, bytes: BYTES.length, sha256: SHA256 }],
@@ -69,7 +75,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
-      const { run, stored } = createArtifactRunner();
+      const { runArtifact, stored } = createArtifactRunner();
       const cases: [plant: string, reference: object, reason: string][] = [
         ["file", { path: "../made" }, "bad_path"],
         ["file", { path: "a/../../made" }, "bad_path"],
@@ -91,7 +97,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
         ["file", { sha256: "0".repeat(64) }, "bad_hash"],
       ];
       for (const [plant, reference, reason] of cases) {
-        const { status, result, error, violations } = await run({ plant, reference });
+        const { status, result, error, violations } = await runArtifact({ plant, reference });
         expect({
           plant,
           reference,
@@ -118,15 +124,15 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     ["secret", "canary-in-ä-filé"],
     ["encoded_secret", "canary-in-a-file"],
   ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
-    const { run, stored } = createArtifactRunner();
-    const { error } = await run({ plant }, { context: { secrets: { token } } });
+    const { runArtifact, stored } = createArtifactRunner();
+    const { error } = await runArtifact({ plant }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
     expect(stored.size).toBe(0);
   });
 
   test("refuses a reference from a call without a scratch folder", async () => {
-    const { run } = createArtifactRunner();
-    const { error } = await run({ plant: "nothing" }, { grant: {} });
+    const { runArtifact } = createArtifactRunner();
+    const { error } = await runArtifact({ plant: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
 

@@ -26,7 +26,7 @@ function createServerFilesRunner(
     sweep: async () => 0,
   };
   const test_runner = create({ artifacts, limits });
-  const run = async (input: JsonObject, change: RequestChange = {}) => {
+  const callFiles = async (input: JsonObject, change: RequestChange = {}) => {
     const outcome = await test_runner.run({
       protocol: "mcp.stdio",
       entrypoint: ["node", "./mcp.mjs", "plain"],
@@ -40,7 +40,7 @@ function createServerFilesRunner(
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     return (outcome.result as { content: JsonObject[] }).content;
   };
-  return { run, stored, test_runner };
+  return { callFiles, stored, test_runner };
 }
 
 const SANDBOX = { roots: ["/tmp", "/sandbox/scratch"] } as const;
@@ -55,14 +55,17 @@ const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
 });
 
 verifies("server.files", "stores a file that the answer mentions by path, URI or resource link", async () => {
-  const { run, stored } = createServerFilesRunner();
+  const { callFiles, stored } = createServerFilesRunner();
   for (const answer of [
     textResult("Saved to /tmp/out/report.md."),
     textResult("Saved to file:///sandbox/scratch/out/report.md (new)"),
     { content: [{ type: "resource_link", name: "report", uri: "file:///tmp/out/report.md" }] },
     { content: [], structuredContent: { file: "/tmp/out/report.md" } },
   ]) {
-    const content = await run({ write: { "/tmp/out/report.md": "# Report" }, answer: answer as JsonObject });
+    const content = await callFiles({
+      write: { "/tmp/out/report.md": "# Report" },
+      answer: answer as JsonObject,
+    });
     expect(content.slice(-2)).toEqual([
       fileBlock("out/report.md", "# Report"),
       {
@@ -80,7 +83,7 @@ verifies("server.files", "stores a file that the answer mentions by path, URI or
 });
 
 verifies("server.files", "stores files whose names contain spaces or non-ASCII characters", async () => {
-  const { run } = createServerFilesRunner();
+  const { callFiles } = createServerFilesRunner();
   const composed = "b\u00fccher/\u65e5\u672c\u8a9e \u{1f600}.txt";
   const decomposed = "bu\u0308cher.txt";
   const written = { [`/tmp/${composed}`]: "books", [`/tmp/${decomposed}`]: "more" };
@@ -90,7 +93,7 @@ verifies("server.files", "stores files whose names contain spaces or non-ASCII c
     `file://${encodeURI(`/tmp/${composed}`)} and file:///tmp/${encodeURIComponent(decomposed)}`,
     `{"files": ["/tmp/b\\u00fccher/\\u65e5\\u672c\\u8a9e \\ud83d\\ude00.txt", "/tmp/bu\\u0308cher.txt"]}`,
   ]) {
-    const content = await run({ write: written, answer: textResult(text) });
+    const content = await callFiles({ write: written, answer: textResult(text) });
     expect(content.slice(1).filter(({ type }) => type === "file")).toEqual([
       { ...fileBlock(composed, "books") },
       { ...fileBlock(decomposed, "more") },
@@ -100,25 +103,25 @@ verifies("server.files", "stores files whose names contain spaces or non-ASCII c
 });
 
 verifies("server.files", "accepts a path of exactly the maximum length", async () => {
-  const { run } = createServerFilesRunner();
+  const { callFiles } = createServerFilesRunner();
   const path = `${"\u65e5".repeat(80)}/${"b".repeat(39)}`;
-  const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: textResult(`/tmp/${path}`) });
+  const content = await callFiles({ write: { [`/tmp/${path}`]: "x" }, answer: textResult(`/tmp/${path}`) });
   expect(content[1]).toEqual(fileBlock(path, "x"));
   expect(findScratchPaths(`/tmp/${path}b`, SANDBOX)).toEqual([]);
 });
 
 verifies("server.files", "shows an image to the model exactly once", async () => {
-  const { run } = createServerFilesRunner();
+  const { callFiles } = createServerFilesRunner();
   const data = PNG.toString("base64");
   const written = { write: { "/tmp/a b.png": data }, encoding: "base64" };
   const image = { type: "image", data, mimeType: "image/png" };
   const link = { type: "resource_link", name: "a", uri: "file:///tmp/a%20b.png" };
-  expect(await run({ ...written, answer: { content: [link] } })).toEqual([
+  expect(await callFiles({ ...written, answer: { content: [link] } })).toEqual([
     link,
     fileBlock("a b.png", PNG),
     image,
   ]);
-  expect(await run({ ...written, answer: { content: [image, link] } })).toEqual([
+  expect(await callFiles({ ...written, answer: { content: [image, link] } })).toEqual([
     image,
     link,
     fileBlock("a b.png", PNG),
@@ -129,9 +132,9 @@ verifies(
   "server.files",
   "neither follows links nor leaves the scratch folder, and ignores paths that do not name a file",
   async () => {
-    const { run, stored } = createServerFilesRunner();
+    const { callFiles, stored } = createServerFilesRunner();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
-    const content = await run({
+    const content = await callFiles({
       write: { "/tmp/folder/x": "x" },
       link: { "/tmp/link": "/etc/passwd" },
       answer: textResult(text),
@@ -148,9 +151,9 @@ verifies(
 );
 
 test("does not store a file that is too large or contains a secret", async () => {
-  const { run, stored } = createServerFilesRunner({ artifact_bytes: 100 });
+  const { callFiles, stored } = createServerFilesRunner({ artifact_bytes: 100 });
   const big = "x".repeat(101);
-  const content = await run(
+  const content = await callFiles(
     { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: textResult("/tmp/big /tmp/key") },
     { context: { secrets: { token: "canary" } } },
   );
@@ -159,19 +162,19 @@ test("does not store a file that is too large or contains a secret", async () =>
 });
 
 test("stores nothing if the call has no scratch folder", async () => {
-  const { run, stored } = createServerFilesRunner();
+  const { callFiles, stored } = createServerFilesRunner();
   const answer = textResult("/tmp/a");
-  expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
+  expect(await callFiles({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
   expect(stored.size).toBe(0);
 });
 
 verifies("server.files", "stores files from the temporary folder of a server without a sandbox", async () => {
-  const { run, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
+  const { callFiles, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
   const plain: RequestChange = { class: "worker" };
-  await run({ answer: textResult("started") }, plain);
+  await callFiles({ answer: textResult("started") }, plain);
   const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;
   const home = join(test_runner.scratch_root, name);
-  const content = await run(
+  const content = await callFiles(
     { write: { [`${home}/a.md`]: "# A" }, answer: textResult(`See ${home}/a.md.`) },
     plain,
   );
@@ -181,14 +184,17 @@ verifies("server.files", "stores files from the temporary folder of a server wit
 });
 
 test("does not store files of the host for a server without a sandbox", async () => {
-  const { run, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
+  const { callFiles, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
-  await run({ answer: textResult("started") }, { class: "worker" });
+  await callFiles({ answer: textResult("started") }, { class: "worker" });
   const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;
   const link = join(test_runner.scratch_root, name, "link");
   const text = `${outside} ${link}`;
-  const content = await run({ link: { [link]: outside }, answer: textResult(text) }, { class: "worker" });
+  const content = await callFiles(
+    { link: { [link]: outside }, answer: textResult(text) },
+    { class: "worker" },
+  );
   expect(content.slice(1)).toEqual([
     { type: "text", text: `[Files that cannot be opened: ${link}: it is a link or is reached through one.]` },
   ]);

@@ -141,7 +141,7 @@ test("keeps the stderr since its own start for each call of a shared process", a
 
 test("redacts secrets of other calls from shared stderr", async () => {
   const test_runner = createTestRunner();
-  const call = (token: string, text: string) =>
+  const writeWithSecret = (token: string, text: string) =>
     test_runner.run(
       vai("writes-stderr", {
         input: { text },
@@ -151,8 +151,8 @@ test("redacts secrets of other calls from shared stderr", async () => {
         },
       }),
     );
-  await call("first-secret-value", "");
-  const second = await call(
+  await writeWithSecret("first-secret-value", "");
+  const second = await writeWithSecret(
     "second-secret-value",
     "first-secret-value vai_dlg_someone_elses second-secret-value\n",
   );

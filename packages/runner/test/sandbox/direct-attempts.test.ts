@@ -68,22 +68,24 @@ test("reaches an address directly if the operator and the grant allow it", async
 
 test("counts repeated attempts at one target and lists a bounded number of targets", async () => {
   const test_runner = createConfinedTestRunner();
-  const run = (input: object) => test_runner.run(vai("dials", { ...isolated, input } as never));
-  const repeated = await run({ tcp: [["10.0.0.5", 80]], times: 20 });
+  const runDials = (input: object) => test_runner.run(vai("dials", { ...isolated, input } as never));
+  const repeated = await runDials({ tcp: [["10.0.0.5", 80]], times: 20 });
   expect(repeated.egress).toMatchObject({
     refused: 20,
     refusals: [{ host: "10.0.0.5", port: 80, count: 20 }],
   });
-  const scan = await run({ tcp: Array.from({ length: 300 }, (_, index) => ["10.0.0.5", 1_000 + index]) });
+  const scan = await runDials({
+    tcp: Array.from({ length: 300 }, (_, index) => ["10.0.0.5", 1_000 + index]),
+  });
   expect(scan.egress?.refused).toBe(300);
   expect(scan.egress?.refusals.length).toBeLessThanOrEqual(64);
 });
 
 test("assigns the attempts of a shared process to the call that made them", async () => {
   const test_runner = createConfinedTestRunner();
-  const call = (input: object) => test_runner.run(vai("dials", { input } as never));
+  const runDials = (input: object) => test_runner.run(vai("dials", { input } as never));
   const hostsOf = async (input: object) => {
-    const { egress } = await call(input);
+    const { egress } = await runDials(input);
     return egress?.refusals.map(({ host }) => host) ?? null;
   };
   expect(await hostsOf({ tcp: [["10.0.0.1", 80]] })).toEqual(["10.0.0.1"]);

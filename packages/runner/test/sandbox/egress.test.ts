@@ -13,12 +13,12 @@ import { listen } from "../support/loopback.ts";
 import { requestOf, side, vai } from "../support/request.ts";
 import { until } from "../support/runner.ts";
 
-const OUT: RunnerOptions["egress"] = {
+const PUBLIC_EGRESS: RunnerOptions["egress"] = {
   forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
   resolve: async () => [PUBLIC],
 };
 const isolated = { class: "isolated" } as const;
-const egress = (...allowed_domains: string[]) => ({ network: "egress" as const, allowed_domains });
+const grantEgress = (...allowed_domains: string[]) => ({ network: "egress" as const, allowed_domains });
 
 async function startHttpServer() {
   return await listen((socket) => {
@@ -30,9 +30,9 @@ async function startHttpServer() {
 }
 
 test("opens privileged ports inside the sandbox and leaves the plugin neither the capability nor a descriptor", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
   const { port } = await startHttpServer();
-  const grant = egress("a.test", `b.test:${port}`);
+  const grant = grantEgress("a.test", `b.test:${port}`);
   for (const options of [isolated, {}]) {
     const { result } = await test_runner.run(vai("looks-out", { ...options, grant, input: { fetch: [] } }));
     expect(result).toMatchObject({
@@ -47,13 +47,13 @@ test("opens privileged ports inside the sandbox and leaves the plugin neither th
 });
 
 test("records the refusals of an isolated call with the requested name and without secrets", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
   const { port } = await startHttpServer();
   const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
   const outcome = await test_runner.run(
     vai("looks-out", {
       ...isolated,
-      grant: egress("a.test"),
+      grant: grantEgress("a.test"),
       context: { secrets: { key: "SECRETvalue9" } },
       input: { fetch },
     }),
@@ -81,31 +81,31 @@ test("records the refusals of an isolated call with the requested name and witho
 });
 
 test("marks refusals as shared if several calls run in the process", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
-  const grant = egress("a.test");
-  const call = (fetch: string[], wait_ms = 0) =>
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
+  const grant = grantEgress("a.test");
+  const fetchInCall = (fetch: string[], wait_ms = 0) =>
     test_runner.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
-  const alone = await call(["http://one.test/"]);
+  const alone = await fetchInCall(["http://one.test/"]);
   expect(alone.egress?.refusals).toMatchObject([{ host: "one.test" }]);
   expect(alone.egress?.refusals[0]).not.toHaveProperty("shared");
-  const quiet = call([], 1_500);
+  const quiet = fetchInCall([], 1_500);
   await until(() => test_runner.runner.health().running === 1);
-  const requesting = await call(["http://two.test/"]);
+  const requesting = await fetchInCall(["http://two.test/"]);
   expect(requesting.egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
   expect((await quiet).egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
-  expect((await call([])).egress).toBeNull();
+  expect((await fetchInCall([])).egress).toBeNull();
   expect(test_runner.runner.health().processes).toBe(1);
 });
 
 test("attributes connections refused during startup to the first call", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
-  const started = await test_runner.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
+  const started = await test_runner.run(vai("asks-at-start", { ...isolated, grant: grantEgress("a.test") }));
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
 test("records refused connections to this machine, including those that kept the process from starting", async () => {
   const test_runner = createConfinedTestRunner({ egress: { operator_allows: ["localhost:1"] } });
-  const grant = egress("localhost:5432");
+  const grant = grantEgress("localhost:5432");
   const refused = { host: "localhost", port: 5432, reason: "address.forbidden", detail: "loopback" };
   const input = { fetch: ["http://localhost:5432/"] };
   const served = await test_runner.run(vai("looks-out", { ...isolated, grant, input }));
@@ -126,10 +126,16 @@ test("records refused connections to this machine, including those that kept the
 });
 
 test("lists refused connections that kept a server from listing its tools", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
   const env = { MARK: test_runner.mark, LISTS_FROM: "http://api.test/" };
   const server = { protocol: "mcp.stdio" as const, entrypoint: ["node", "./mcp.mjs", "plain"] };
-  const request = requestOf({ ...server, ...isolated, grant: egress("a.test"), env, timeout_ms: 60_000 });
+  const request = requestOf({
+    ...server,
+    ...isolated,
+    grant: grantEgress("a.test"),
+    env,
+    timeout_ms: 60_000,
+  });
   await expect(test_runner.runner.describe!(request)).rejects.toMatchObject({
     code: "plugin_failed",
     message: "fetch failed. Connections refused: api.test:80 (the grant does not allow this host and port).",
@@ -138,25 +144,27 @@ test("lists refused connections that kept a server from listing its tools", asyn
 });
 
 test("applies egress limits per call and not per process", async () => {
-  const test_runner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
+  const test_runner = createConfinedTestRunner({
+    egress: { ...PUBLIC_EGRESS, limits: { total_connections: 2 } },
+  });
   const { port } = await startHttpServer();
   const url = `http://a.test:${port}/`;
-  const call = () =>
-    test_runner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
+  const fetchTwice = () =>
+    test_runner.run(vai("looks-out", { grant: grantEgress("a.test"), input: { fetch: [url, url] } }));
   for (let i = 0; i < 3; i++) {
-    const outcome = await call();
+    const outcome = await fetchTwice();
     expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
     expect(outcome.egress).toBeNull();
   }
   const input = { fetch: [url, url, url] };
-  const over_limit = await test_runner.run(vai("looks-out", { grant: egress("a.test"), input }));
+  const over_limit = await test_runner.run(vai("looks-out", { grant: grantEgress("a.test"), input }));
   expect(over_limit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
 test("gives the plugin the gateway's address inside the sandbox only if the call has an API scope", async () => {
   const base_url = "https://gateway.acme.test";
   const test_runner = createConfinedTestRunner({
-    egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) },
+    egress: { ...PUBLIC_EGRESS, gateway: () => ({ base_url, certificate: null }) },
   });
   const addressFor = async (scopes: "sessions:read"[]) => {
     const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
@@ -168,11 +176,11 @@ test("gives the plugin the gateway's address inside the sandbox only if the call
 });
 
 test("releases all listeners of a sandbox after its exit", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
-  const grant = egress("a.test", "b.test:8080");
-  const call = () => test_runner.run(vai("echo", { ...isolated, grant }));
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
+  const grant = grantEgress("a.test", "b.test:8080");
+  const runEcho = () => test_runner.run(vai("echo", { ...isolated, grant }));
   const callAndExit = async () => {
-    expect(await call()).toMatchObject({ status: "succeeded" });
+    expect(await runEcho()).toMatchObject({ status: "succeeded" });
     await until(() => test_runner.runner.health().processes === 0);
   };
   await callAndExit();
@@ -192,13 +200,13 @@ async function startRecordingServer() {
       socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     });
   }, PUBLIC);
-  return { requested_paths, port, grant: egress(`a.test:${port}`) };
+  return { requested_paths, port, grant: grantEgress(`a.test:${port}`) };
 }
 const pause = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 test("holds the egress of a prewarmed process until its call", async () => {
   const test_runner = createConfinedTestRunner({
-    egress: OUT,
+    egress: PUBLIC_EGRESS,
     limits: { prewarmed: 1, prewarmed_per_key: 1 },
   });
   const { requested_paths, grant } = await startRecordingServer();
@@ -226,7 +234,7 @@ test("holds the egress of a process after its answer, while files of the call ar
       await stored;
     };
     const artifacts: ArtifactFiles = { store, open: async () => null, sweep: async () => 0 };
-    const test_runner = createConfinedTestRunner({ egress: OUT, artifacts });
+    const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS, artifacts });
     const { requested_paths, grant } = await startRecordingServer();
     const call = test_runner.run(
       vai("calls-home", { ...execution, grant: { ...grant, filesystem: "scratch" } }),
@@ -241,7 +249,7 @@ test("holds the egress of a process after its answer, while files of the call ar
 });
 
 test("holds the egress of a side process after its answer, while its exit is awaited", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS, timeouts: { teardown_ms: 300 } });
   const { requested_paths, port, grant } = await startRecordingServer();
   const input = { url: `http://a.test:${port}` };
   const { status } = await test_runner.run(side("calls-home", { ...isolated, grant, input }));
@@ -249,7 +257,7 @@ test("holds the egress of a side process after its answer, while its exit is awa
 });
 
 test("holds the egress of a worker without a call until the next one", async () => {
-  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
   const { requested_paths, grant } = await startRecordingServer();
   const { result } = await test_runner.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };

@@ -229,28 +229,28 @@ describe("limits", () => {
         program: { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] },
         grant: { filesystem: "scratch" as const },
       });
-      const run = async (code: string) =>
+      const runPython = async (code: string) =>
         await finish(await sandbox.launch(request(await packageFolder(), python(code))));
 
       expect(
-        (await run("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).exitCause,
+        (await runPython("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).exitCause,
       ).toMatchObject(root ? { cause: "oom", message: "It exceeded its memory limit of 64 MiB." } : FAILED);
-      const fork_bomb = await run(
+      const fork_bomb = await runPython(
         "import os\nfor i in range(1000):\n  if os.fork() == 0:\n    import time; time.sleep(60)",
       );
       expect(fork_bomb.exitCause).toMatchObject(root ? { cause: "pids", code: 1 } : FAILED);
-      const disk = await run(
+      const disk = await runPython(
         "f = open('/sandbox/scratch/a', 'wb')\ng = open('/sandbox/scratch/b', 'wb')\nfor i in range(9999):\n  f.write(b'x' * 65536); f.flush(); g.write(b'x' * 65536); g.flush()",
       );
       expect(disk.exitCause.cause).toBe("disk");
-      const inodes = await run("for i in range(9999): open(f'/sandbox/scratch/{i}', 'w').close()");
+      const inodes = await runPython("for i in range(9999): open(f'/sandbox/scratch/{i}', 'w').close()");
       expect(inodes.exitCause.cause).toBe("disk");
       // The first three descriptors are the standard streams, so the last number is one below the limit.
-      const files = await run(
+      const files = await runPython(
         "n = 0\nfs = []\ntry:\n  while True: fs.append(open('/dev/null')); n = fs[-1].fileno()\nexcept OSError as error:\n  print(n, error.strerror)",
       );
       expect(files.out).toBe("31 Too many open files\n");
-      expect((await run("while True: pass")).exitCause).toMatchObject({ cause: "cpu" });
+      expect((await runPython("while True: pass")).exitCause).toMatchObject({ cause: "cpu" });
       const slow = await sandbox.launch(
         request(await packageFolder(), python("import time; time.sleep(60)")),
       );
@@ -274,7 +274,7 @@ describe("limits", () => {
     });
     const code =
       "import resource\nx = bytearray(100 << 20)\nprint(len(x) >> 20, resource.getrlimit(resource.RLIMIT_NOFILE)[0])";
-    const run = async (package_id: string) =>
+    const runAsPackage = async (package_id: string) =>
       await finish(
         await sandbox.launch({
           ...request(await packageFolder(), {
@@ -285,8 +285,8 @@ describe("limits", () => {
       );
     // A slot that was used with the higher limit is not given to another package.
     for (let round = 0; round < 2; round++) {
-      expect((await run("acme/large")).out).toBe("100 32\n");
-      const small = await run("acme/small");
+      expect((await runAsPackage("acme/large")).out).toBe("100 32\n");
+      const small = await runAsPackage("acme/small");
       if (root)
         expect(small.exitCause).toMatchObject({
           cause: "oom",

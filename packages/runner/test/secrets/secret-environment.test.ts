@@ -42,12 +42,12 @@ verifies(
 
 test("starts a new process for a changed secret and stops the old one", async () => {
   const test_runner = createConfinedTestRunner();
-  const call = async (token: string) =>
+  const callWithSecret = async (token: string) =>
     (await test_runner.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
-  expect(await call("first-value")).toMatchObject({ length: 11 });
-  expect(await call("the-second-value")).toMatchObject({ length: 16 });
+  expect(await callWithSecret("first-value")).toMatchObject({ length: 11 });
+  expect(await callWithSecret("the-second-value")).toMatchObject({ length: 16 });
   await until(() => test_runner.runner.health().processes === 1);
-  expect(await call("the-second-value")).toMatchObject({ length: 16 });
+  expect(await callWithSecret("the-second-value")).toMatchObject({ length: 16 });
   expect(test_runner.runner.health().processes).toBe(1);
 });
 

@@ -230,10 +230,10 @@ verifies(
 test("does not kill processes of another tree", async () => {
   const trees = new ProcessTrees(createTestLogger());
   const [killed_tree, other] = [trees.begin(), trees.begin()];
-  const start = (env: Record<string, string>) =>
+  const startSleeper = (env: Record<string, string>) =>
     spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore", env });
-  const first = start(killed_tree.env);
-  const second = start(other.env);
+  const first = startSleeper(killed_tree.env);
+  const second = startSleeper(other.env);
   killed_tree.track(first.pid!);
   other.track(second.pid!);
   killed_tree.kill();

@@ -48,13 +48,13 @@ test("kills processes with the mark of a watched process, even outside its group
   const watchdog = new Watchdog(createTestLogger());
   watchdog.start();
   const mark = randomBytes(16).toString("hex");
-  const start = (value: string) => {
+  const startMarked = (value: string) => {
     const env = { BACKPLANE_PROCESS_ID: value };
     const child = spawn("/bin/sleep", ["60"], { detached: true, stdio: "ignore", env });
     onTestFinished(() => killGroup(child.pid!));
     return child.pid!;
   };
-  const [marked, other] = [start(mark), start(mark.replaceAll(/./g, "0"))];
+  const [marked, other] = [startMarked(mark), startMarked(mark.replaceAll(/./g, "0"))];
   watchdog.watch(startSleeper().pid, mark);
   await watchdog.close();
   await until(() => !isAlive(marked));

@@ -1,6 +1,6 @@
 /**
- * An egress session on loopback. PUBLIC represents the public internet: the real address rule applies to all other
- * addresses, and every server listens on all addresses, so that connections to any other address are detected.
+ * An egress session on loopback. PUBLIC represents the public internet; the real address rule applies to all other
+ * addresses.
  */
 import { connect, type Socket } from "node:net";
 import type { Clock } from "@backplane/ports";
@@ -113,7 +113,7 @@ export class TestClient {
     return this.received.toString("latin1");
   }
 
-  /** Waits until the pattern was received. Throws if the other side closes first. */
+  /** Waits until the pattern was received. Throws if the peer closes first. */
   async waitFor(pattern: RegExp | string): Promise<string> {
     let has_ended = false;
     void this.ended.then(() => {

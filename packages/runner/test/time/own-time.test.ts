@@ -135,6 +135,6 @@ verifies("launch.slow", "applies launch_ms to side processes only", async () => 
   const test_runner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
   expect(await test_runner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
   // When this thread is busy, the timer of the limit and the end of the start can be due together.
-  const start = async () => (await test_runner.run(side("echo", isolated))).error?.code;
-  await expect.poll(start).toBe("slow_start");
+  const startSide = async () => (await test_runner.run(side("echo", isolated))).error?.code;
+  await expect.poll(startSide).toBe("slow_start");
 });

@@ -61,7 +61,7 @@ function createHandlers(peer: () => RpcPeer): Handlers {
     return loaded;
   };
   const context = (ref: ContextRef) => createRemoteContext(ref, link, tools);
-  const toolOf = (id: number): KernelTool => {
+  const getTool = (id: number): KernelTool => {
     const tool = tools.get(id);
     if (tool === undefined) throw new BackplaneError("internal", `There is no tool ${id} in this process.`);
     return tool;
@@ -87,13 +87,13 @@ function createHandlers(peer: () => RpcPeer): Handlers {
     },
     health: async ({ ctx }) => await plugin().healthCheck!(context(ctx)),
     request: async ({ request, ctx }) => await plugin().onRequest!(request, context(ctx)),
-    brief: async ({ tool, args }) => await toolOf(tool).approvalBrief!(args),
-    preApprove: async ({ tool, args }) => await toolOf(tool).preApprove!(args),
+    brief: async ({ tool, args }) => await getTool(tool).approvalBrief!(args),
+    preApprove: async ({ tool, args }) => await getTool(tool).preApprove!(args),
     async tool({ tool, args, call }) {
       const abort = new AbortController();
       running.set(call.call_id, abort);
       try {
-        return await toolOf(tool).run(args, hostedCall(call, abort.signal));
+        return await getTool(tool).run(args, hostedCall(call, abort.signal));
       } finally {
         running.delete(call.call_id);
       }

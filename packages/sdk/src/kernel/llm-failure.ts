@@ -42,7 +42,7 @@ const VENDOR_CODES: ReadonlySet<string> = new Set([
 ]);
 const TIMEOUT_CODES = /^(ETIMEDOUT|UND_ERR_(HEADERS|BODY|CONNECT)_TIMEOUT)/;
 
-/** Thrown by a provider that knows the kind of its failure. */
+/** A failure that is already classified, thrown by our own code and by providers. */
 export class LlmCallError extends Error {
   readonly failure: LlmFailure;
 

@@ -1,7 +1,6 @@
 /**
- * Shared by providers that use a vendor's SDK: fields as an operator typed them, and a client that is loaded
- * and created at the first call. A vendor's own host requires a key; a compatible server on another host may
- * not.
+ * Shared by providers that use a vendor's SDK: fields as an operator typed them, and a client that is loaded and
+ * created at the first call. A vendor's own host requires a key; some compatible servers on other hosts do not.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";

@@ -173,7 +173,7 @@ verifies(
   60_000,
 );
 
-test("gives a duplicate name to the first file and warns about the other", async () => {
+test("gives a duplicate name to the first file and leaves out the second with a warning", async () => {
   const host = await startToolHost({
     "tools/a.ts": 'export default { name: "twice", execute: () => ({ content: "a" }) };',
     "tools/twice.ts": 'export default { execute: () => ({ content: "b" }) };',

@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 export interface VendorRequest {
   path: string;
   headers: IncomingHttpHeaders;
-  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of the body that it reads.
+  // biome-ignore lint/suspicious/noExplicitAny: the shape of the body depends on the test.
   body: any;
   /** Resolves when the response is complete or its connection is closed. */
   closed: Promise<void>;

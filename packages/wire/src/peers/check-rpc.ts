@@ -34,8 +34,8 @@ export function checkRpcResponse(message: JsonObject): string | undefined {
 }
 
 /**
- * Whether a message is a reply. An invalid reply, with neither result nor error or with an additional method, is
- * distinguished from a request by its id, which is the id of a pending call.
+ * Whether a message is a reply, valid or not. Without a method, it is a reply if it has a result, an error or the id of
+ * a pending call. With a method, it is an invalid reply if it has the id of a pending call and a result or an error.
  */
 export function isRpcReply(message: Json, isPending: (id: number) => boolean): message is JsonObject {
   if (!isObject(message)) return false;

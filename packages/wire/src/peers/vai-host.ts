@@ -45,7 +45,7 @@ export interface VaiHostOptions {
 
 type PluginEvent = JsonObject & { type: string };
 
-/** Receives the outcome of one request: events in order, then exactly one of the other two calls. */
+/** Receives the outcome of one request: events in order, then exactly one of `answered` and `failed`. */
 export interface VaiReplySink {
   event(event: PluginEvent): void;
   answered(response: VaiResponse): void;

@@ -1,6 +1,6 @@
 /**
- * The two ends of a pipe inside one process, for tests and inline plugins. Like a real pipe it delivers asynchronously,
- * never during write(), keeps order, and buffers bytes while the reader is paused.
+ * The two ends of a pipe inside one process, for tests: ours, and those of authors (runPlugin in the SDK). Like a real
+ * pipe it delivers asynchronously, never during write(), keeps order, and buffers bytes while the reader is paused.
  */
 import type { Transport } from "./transport.ts";
 

@@ -2,8 +2,8 @@
  * A transport over a pair of streams: the stdout and stdin of a child, or stdin and stdout of this process. Each stream
  * always has an error listener, so that a broken pipe (EPIPE, ECONNRESET) never crashes the process.
  *
- * A broken writing side does not end the transport at once, because a process may close its input and still answer. It
- * is reported through onClose, with its error, on the next write.
+ * A broken writing side does not end the transport immediately, because a process may close its input and still answer.
+ * It is reported through onClose, with its error, on the next write.
  */
 import type { Readable, Writable } from "node:stream";
 import type { Transport } from "./transport.ts";

@@ -167,7 +167,7 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
 }
 
 /**
- * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters, all of which models accept. Two
+ * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters that every model accepts. Two
  * names that would become the same id, and names that are too long, end with a digest of the tool's original name.
  */
 function chooseToolIds(server: NamedServer, names: readonly string[]): string[] {

@@ -58,12 +58,12 @@ export function bindingHeaders(
 }
 
 function fillHeader(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
-  const secretOf = (slot: string) => {
+  const getSecret = (slot: string) => {
     const secret = secrets[slot];
     if (secret === undefined) throw invalidConfig(name, `its secret slot ${slot} is not bound`);
     return secret;
   };
-  return checkValue(name, fillPlaceholders(value, secretOf));
+  return checkValue(name, fillPlaceholders(value, getSecret));
 }
 
 /** The error message must not contain the value. */

@@ -26,7 +26,7 @@ export function mcpHttp(outbound: OutboundRules): Dialect {
 function openSession(link: ProcessLink, outbound: OutboundRules): McpDialectSession {
   const request = link.request!;
   const { grant, context } = request;
-  const url = urlOf(request);
+  const url = requireUrl(request);
   if (grant.network !== "egress") {
     throw new BackplaneError(
       "launch_failed",
@@ -55,7 +55,7 @@ function openSession(link: ProcessLink, outbound: OutboundRules): McpDialectSess
   });
 }
 
-function urlOf({ package: { package_id, runtime } }: ProcessRequest): URL {
+function requireUrl({ package: { package_id, runtime } }: ProcessRequest): URL {
   const text = runtime.entrypoint[0] ?? "";
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== "https:" && url.protocol !== "http:") || url.username !== "") {

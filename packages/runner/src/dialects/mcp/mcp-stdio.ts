@@ -28,13 +28,13 @@ export function mcpStdio(): Dialect {
     lifetime: "pooled",
     resident: true,
     idleTimeout: ({ context }, { server_idle_ms }) => {
-      const seconds = idleSecondsOf(context.config);
+      const seconds = readIdleSeconds(context.config);
       return (seconds === null ? server_idle_ms : seconds * 1_000) || null;
     },
     call_scratch: false,
     unsupportedReason: (request) =>
       request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
-    launch: async (request) => launchOf(request),
+    launch: async (request) => planLaunch(request),
     connect: (link) => {
       const { request } = link;
       const digest = request?.package.digest ?? "";
@@ -53,12 +53,12 @@ export function mcpStdio(): Dialect {
 }
 
 /** Secrets in `config.env` are passed like those of the grant, and so are those in the arguments of a Node program. */
-function launchOf(request: ProcessRequest): DialectLaunch {
+function planLaunch(request: ProcessRequest): DialectLaunch {
   const { package: pack, context } = request;
   requireConfiguredSecrets(request);
-  idleSecondsOf(context.config);
-  const args = argsOf(context.config);
-  const env = Object.entries(envOf(context.config));
+  readIdleSeconds(context.config);
+  const args = readArgs(context.config);
+  const env = Object.entries(readEnv(context.config));
   return {
     entrypoint: [
       ...pack.runtime.entrypoint,
@@ -76,7 +76,7 @@ function launchOf(request: ProcessRequest): DialectLaunch {
   };
 }
 
-function argsOf({ args }: JsonObject): string[] {
+function readArgs({ args }: JsonObject): string[] {
   if (args === undefined) return [];
   if (!Array.isArray(args) || args.length > MAX_ARGS || !args.every(isText)) {
     throw invalidConfig("config.args", `must be a list of at most ${MAX_ARGS} strings`);
@@ -84,7 +84,7 @@ function argsOf({ args }: JsonObject): string[] {
   return args as string[];
 }
 
-function envOf({ env }: JsonObject): Record<string, string> {
+function readEnv({ env }: JsonObject): Record<string, string> {
   if (env === undefined) return {};
   if (!isObject(env)) throw invalidConfig("config.env", "must map names to strings");
   for (const [name, value] of Object.entries(env)) {
@@ -95,7 +95,7 @@ function envOf({ env }: JsonObject): Record<string, string> {
 }
 
 /** Null if the binding does not set it. */
-function idleSecondsOf({ idle_timeout_s: seconds }: JsonObject): number | null {
+function readIdleSeconds({ idle_timeout_s: seconds }: JsonObject): number | null {
   if (seconds === undefined) return null;
   if (typeof seconds === "number" && Number.isInteger(seconds) && seconds >= 0 && seconds <= MAX_IDLE_S)
     return seconds;

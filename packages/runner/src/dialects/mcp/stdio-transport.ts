@@ -64,7 +64,7 @@ export class StdioTransport implements McpTransport {
     return this.#stray;
   }
 
-  /** The end of stdin tells a stdio server to exit. */
+  /** A stdio server exits when its stdin ends. */
   close(): void {
     this.#connection.closeWriting();
   }

@@ -6,7 +6,7 @@ import type { BackplaneError, JsonObject } from "@backplane/contract";
 import type { Agreement } from "./revisions.ts";
 
 export interface TransportEvents {
-  /** `origin` is the request on whose stream the message came; null if the transport cannot tell. */
+  /** `origin` is the request on whose stream the message came; null if that is unknown. */
   receive(message: JsonObject, origin: number | null): void;
   /** The request will not be answered. */
   lost(id: number, error: BackplaneError): void;

@@ -46,7 +46,7 @@ export interface Refusal {
   host: string;
   port: number;
   reason: RefusalReason;
-  /** Further information about the reason, e.g. the address or the other name. */
+  /** Further information about the reason, e.g. the forbidden address or the name in the TLS handshake. */
   detail?: string;
   /** The time of the first occurrence, in milliseconds since the epoch. */
   at: number;

@@ -20,7 +20,7 @@ export interface GatewayRoute {
   names: ReadonlySet<string>;
   check(request: IncomingMessage, path: string): Pick<Refusal, "reason" | "detail"> | null;
   connect(): Socket;
-  /** Added to each request to tell the gateway which listener received it. Plugins never see it. */
+  /** Added to each request, so that the gateway can verify which listener received it. Plugins never see it. */
   proof: string;
 }
 

@@ -1,7 +1,7 @@
 /**
- * HTTP as a proxy (CONNECT and absolute URIs) and as a server in place of one fixed host or of the gateway. Each
- * request of a connection is checked. Node's strict parser reads the requests, and the forwarded request is serialized
- * from the parsed message, so that both sides see the same request.
+ * Serves HTTP as a proxy (CONNECT and absolute URIs), or in place of one fixed host or of the gateway. Every request of
+ * a connection is checked. Node's strict parser reads the requests, and the forwarded request is serialized from the
+ * parsed message, so that both sides see the same request.
  */
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Socket } from "node:net";

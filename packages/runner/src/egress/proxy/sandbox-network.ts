@@ -49,7 +49,7 @@ export function sandboxNetwork(
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
   const taken = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);
   const ports = new Set(reached.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
-  // One listener per port for all names; the address tells them apart.
+  // One listener per port for all names; the dialled address distinguishes them.
   const named = [...ports]
     .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
     .sort((a, b) => a - b)

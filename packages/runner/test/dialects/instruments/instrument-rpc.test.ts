@@ -87,17 +87,17 @@ verifies(
   "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
     const { log, test_runner } = createInstrumentRunner();
-    const call = async (api_token: string, change: RequestChange = {}) =>
+    const callWithToken = async (api_token: string, change: RequestChange = {}) =>
       await test_runner.run(
         instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }),
       );
     const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
-    await call("first-value");
-    await call("first-value");
+    await callWithToken("first-value");
+    await callWithToken("first-value");
     expect(tokens()).toEqual(["first-value"]);
-    const long = call("first-value", { export_id: "sleep", input: { ms: 300 } });
+    const long = callWithToken("first-value", { export_id: "sleep", input: { ms: 300 } });
     await new Promise((resolve) => setTimeout(resolve, 100));
-    const next = call("second-value");
+    const next = callWithToken("second-value");
     // Calls in flight finish, and no other process uses the folder until then.
     expect([(await long).status, (await next).status]).toEqual(["succeeded", "succeeded"]);
     expect(tokens()).toEqual(["first-value", "second-value"]);
@@ -234,12 +234,12 @@ test("kills a plugin that ignores a cancel", async () => {
 describe("the data folder", () => {
   test("persists across processes and is used by one process of a binding at a time", async () => {
     const { data, test_runner } = createInstrumentRunner();
-    const call = (pool_key: string) =>
+    const countWithKey = (pool_key: string) =>
       test_runner.run(instrument("good", { export_id: "count", input: {}, pool_key }));
     const outcomes = [];
     // Another grant or generation means another process.
-    for (const key of ["a", "b", "a"]) outcomes.push(await call(key));
-    outcomes.push(...(await Promise.all(["a", "b", "c"].map(call))));
+    for (const key of ["a", "b", "a"]) outcomes.push(await countWithKey(key));
+    outcomes.push(...(await Promise.all(["a", "b", "c"].map(countWithKey))));
     expect(outcomes.map(({ error, status }) => error ?? status)).toEqual(outcomes.map(() => "succeeded"));
     expect(readFileSync(join(data, "count"), "utf8")).toBe("6");
     expect(existsSync(join(data, "overlap"))).toBe(false);
@@ -247,15 +247,15 @@ describe("the data folder", () => {
 
   test("belongs to the plugin: a later binding finds it, and two bindings never use it at the same time", async () => {
     const { data, test_runner } = createInstrumentRunner();
-    const call = (binding_id: string) =>
+    const countInBinding = (binding_id: string) =>
       test_runner.run(
         instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
       );
-    await call("bind_1");
+    await countInBinding("bind_1");
     test_runner.runner.retire("bind_1");
-    await call("bind_2");
+    await countInBinding("bind_2");
     expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
-    await Promise.all(["bind_2", "bind_3", "bind_2", "bind_3"].map(call));
+    await Promise.all(["bind_2", "bind_3", "bind_2", "bind_3"].map(countInBinding));
     expect(readFileSync(join(data, "count"), "utf8")).toBe("6");
     expect(existsSync(join(data, "overlap"))).toBe(false);
   });
@@ -271,11 +271,11 @@ describe("the data folder", () => {
       mkdirSync(dirname(earlierCount(binding_id)), { recursive: true });
       writeFileSync(earlierCount(binding_id), count);
     }
-    const call = (binding_id: string) =>
+    const countInBinding = (binding_id: string) =>
       test_runner.run(
         instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
       );
-    for (const binding_id of ["bind_1", "bind_2", "bind_1"]) await call(binding_id);
+    for (const binding_id of ["bind_1", "bind_2", "bind_1"]) await countInBinding(binding_id);
     expect(readFileSync(join(data, "count"), "utf8")).toBe("42");
     expect(existsSync(earlierCount("bind_1"))).toBe(false);
     expect(readFileSync(earlierCount("bind_2"), "utf8")).toBe("71");
@@ -283,11 +283,11 @@ describe("the data folder", () => {
 
   test("is separate for each project", async () => {
     const { data, test_runner } = createInstrumentRunner();
-    const call = (project_id: string) =>
+    const countInProject = (project_id: string) =>
       test_runner.run(
         instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }),
       );
-    await Promise.all([call("proj_a"), call("proj_b")]);
+    await Promise.all([countInProject("proj_a"), countInProject("proj_b")]);
     const counts = ["proj_a", "proj_b"].map((name) => readFileSync(join(data, "..", name, "count"), "utf8"));
     expect(counts).toEqual(["1", "1"]);
   });

@@ -128,9 +128,10 @@ test("serves all calls of a binding with one process, which stays when idle", as
 test("passes the binding's arguments and variables", async () => {
   const test_runner = createTestRunner();
   const config = { args: ["--level", "a b"], env: { GREETING: "hello" } };
-  const run = (tool: string) => test_runner.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
-  expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
-  const env = JSON.parse(text((await run("env")).result)) as JsonObject;
+  const callTool = (tool: string) =>
+    test_runner.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
+  expect(JSON.parse(text((await callTool("args")).result))).toEqual(["--level", "a b"]);
+  const env = JSON.parse(text((await callTool("env")).result)) as JsonObject;
   expect(env.GREETING).toBe("hello");
   expect(Object.keys(env).sort()).toEqual([
     "BACKPLANE_PROCESS_ID",
@@ -270,13 +271,13 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
       ? { role: "assistant", content: { type: "text", text: "42" }, model: "m" }
       : { action: "accept", content: { name: "Ann" } };
   };
-  const run = async (tool: string) => {
+  const callTool = async (tool: string) => {
     const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: test_runner.mark } });
     return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
-  expect(await run("samples")).toContain('"42"');
+  expect(await callTool("samples")).toContain('"42"');
   // The default of a missing field is filled in.
-  expect(await run("elicits")).toContain('{"name":"Ann","age":7}');
+  expect(await callTool("elicits")).toContain('{"name":"Ann","age":7}');
   expect(requests).toEqual(["sampling/createMessage", "elicitation/create"]);
 });
 
@@ -293,7 +294,7 @@ test("declines server requests as the protocol specifies if no caller can answer
 test("asks no caller if calls of two sessions are in flight", async () => {
   const test_runner = createTestRunner();
   const requests: string[] = [];
-  const run = (tool: string, session_id: string, timeout_ms = 60_000) =>
+  const callTool = (tool: string, session_id: string, timeout_ms = 60_000) =>
     test_runner.runner.run(
       requestOf({
         ...mcp("plain", tool, { timeout_ms }),
@@ -309,9 +310,9 @@ test("asks no caller if calls of two sessions are in flight", async () => {
       },
     );
   // Long enough to be in flight during the third call, even on a busy machine.
-  const other_session = run("hangs", "a", 5_000);
-  const same_session = run("hangs", "b", 5_000);
-  const refused = await run("elicits", "b");
+  const other_session = callTool("hangs", "a", 5_000);
+  const same_session = callTool("hangs", "b", 5_000);
+  const refused = await callTool("elicits", "b");
   expect(text(refused.result)).toContain("several sessions");
   expect(requests).toEqual([]);
   await Promise.all([other_session, same_session]);
@@ -329,13 +330,13 @@ test("asks no caller if the request may belong to a call of another session that
     requestOf({ ...mcp("plain", "hangs", { timeout_ms: 5_000 }), env, context: { session_id: "a" } }),
     { event: () => {} },
   );
-  const run = async (tool: string) => {
+  const callTool = async (tool: string) => {
     const request = requestOf({ ...mcp("plain", tool), env, context: { session_id: "b" } });
     return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
-  expect(await run("elicits")).toContain("several sessions");
+  expect(await callTool("elicits")).toContain("several sessions");
   // The mounted folders are not secret, so the server gets them and no caller is asked.
-  expect(JSON.parse(await run("roots"))).toEqual({ roots: [] });
+  expect(JSON.parse(await callTool("roots"))).toEqual({ roots: [] });
   expect(requests).toEqual([]);
   await hanging;
 });
