@@ -147,7 +147,7 @@ describe("as server", () => {
 });
 
 describe("as client", () => {
-  const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+  const valueOrCode = (promise: Promise<unknown>): Promise<unknown> =>
     promise.then(
       (value) => value,
       (thrown: { code?: unknown; rpcCode?: unknown }) => thrown.code ?? thrown.rpcCode,
@@ -189,8 +189,8 @@ describe("as client", () => {
     });
     // No call is in flight, so these responses cannot belong to one.
     await exchange(result(null, 1), error(null, -32700), result("1", 1));
-    const good = codeOf(peer.call("a"));
-    const bad = ["b", "c", "d"].map((method) => codeOf(peer.call(method)));
+    const good = valueOrCode(peer.call("a"));
+    const bad = ["b", "c", "d"].map((method) => valueOrCode(peer.call(method)));
     expect((await exchange()).map((each) => (each as { id: Json }).id)).toEqual([1, 2, 3, 4]);
     const silent = await exchange(result(99, 1), [result(98, 1)]);
     expect(silent).toEqual([]);
@@ -214,7 +214,7 @@ describe("as client", () => {
     "fails the call that a reply without a numeric id belongs to, or every call in flight if that call is unknown",
     async () => {
       const { peer, exchange, failures } = createPair();
-      const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
+      const [first, second, third] = ["a", "b", "c"].map((method) => valueOrCode(peer.call(method)));
       await exchange(result("1", 1), { jsonrpc: "2.0", id: 2 });
       expect(await Promise.all([first, second])).toEqual(["malformed_response", "malformed_response"]);
       expect(failures).toEqual([]);
@@ -229,7 +229,7 @@ describe("as client", () => {
     const { peer, exchange, failures } = createPair(undefined, {
       onViolation: (kind) => violations.push(kind),
     });
-    const call = codeOf(peer.call("a"));
+    const call = valueOrCode(peer.call("a"));
     peer.notify("told");
     await exchange(error(null, -32601));
     expect([failures, violations]).toEqual([[], ["reply_without_request"]]);
@@ -239,13 +239,13 @@ describe("as client", () => {
 
   test("rejects calls after a timeout, a closed stream or an oversized line", async () => {
     const { peer, other, failures } = createPair();
-    expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
-    const pending = codeOf(peer.call("never"));
+    expect(await valueOrCode(peer.call("slow", [], 20))).toBe("timeout");
+    const pending = valueOrCode(peer.call("never"));
     other.close();
     expect(await pending).toBe("crashed");
-    expect(await codeOf(peer.call("after"))).toBe("crashed");
+    expect(await valueOrCode(peer.call("after"))).toBe("crashed");
     const flooded = createPair();
-    const lost = codeOf(flooded.peer.call("never"));
+    const lost = valueOrCode(flooded.peer.call("never"));
     flooded.other.write(Buffer.alloc(1_100_000, "x"));
     expect(await lost).toBe("frame_too_large");
     expect([failures, flooded.failures]).toEqual([["crashed"], ["frame_too_large"]]);
@@ -256,7 +256,7 @@ describe("as client", () => {
     const peer = new RpcPeer({ transport: own_end, max_queued_bytes: 100_000, onFailure: () => undefined });
     const codes: unknown[] = [];
     for (let n = 0; n < 20; n++)
-      void codeOf(peer.call("a", ["x".repeat(20_000)])).then((code) => codes.push(code));
+      void valueOrCode(peer.call("a", ["x".repeat(20_000)])).then((code) => codes.push(code));
     await new Promise(setImmediate);
     expect(codes.length).toBeGreaterThan(10);
     expect(new Set(codes)).toEqual(new Set(["backpressure"]));

@@ -1,6 +1,6 @@
 /**
- * A transport with its decoder and writer. Reports the end exactly once, after all frames that arrived before it,
- * through `onFailure` (the stream could not be decoded) or `onClose`.
+ * A transport with its decoder and writer. Reports the end once, after all frames that arrived before it, through
+ * `onFailure` (the stream could not be decoded) or `onClose`. After `stop` nothing is reported.
  */
 import type { BackplaneError, Json } from "@backplane/contract";
 import { ContentLengthDecoder } from "../codecs/content-length.ts";
