@@ -22,7 +22,7 @@ export interface Call<Config = JsonObject> {
   /** Values of the secret slots that the operator has bound. */
   readonly secrets: Readonly<Record<string, string | undefined>>;
   readonly grant: Grant;
-  /** Aborted when the call is cancelled, its deadline passes or the host disconnects. */
+  /** Aborted when the call is cancelled, its deadline passes, or the host shuts the plugin down or disconnects. */
   readonly signal: AbortSignal;
   readonly deadline: Date;
   readonly gateway: GatewayAccess;
@@ -33,7 +33,7 @@ export interface Call<Config = JsonObject> {
   /** Reports the progress of the call to watchers. */
   progress(message: string, data?: Json): void;
   emit(event: PluginEvent): void;
-  /** Resolves after the delay, and rejects immediately when the call is cancelled. */
+  /** Resolves after the delay, and rejects as soon as the signal is aborted. */
   sleep(ms: number): Promise<void>;
   /**
    * Writes a file to the scratch folder. Return the reference anywhere in the answer, and the gateway stores the file.

@@ -56,7 +56,7 @@ function createHandlers(peer: () => RpcPeer): Handlers {
   const running = new Map<number, AbortController>();
   let loaded: KernelPlugin | null = null;
 
-  const plugin = (): KernelPlugin => {
+  const requirePlugin = (): KernelPlugin => {
     if (loaded === null) throw new BackplaneError("internal", "No plugin has been loaded yet.");
     return loaded;
   };
@@ -72,21 +72,21 @@ function createHandlers(peer: () => RpcPeer): Handlers {
       loaded = await loadModule(module, name);
       return null;
     },
-    describe: async () => describePlugin(plugin()),
+    describe: async () => describePlugin(requirePlugin()),
     async onLoad({ ctx }) {
-      await plugin().onLoad?.(context(ctx));
+      await requirePlugin().onLoad?.(context(ctx));
       return null;
     },
     async event({ event, ctx }) {
-      await plugin().onEvent?.(event, context(ctx));
+      await requirePlugin().onEvent?.(event, context(ctx));
       return null;
     },
     async unload({ ctx }) {
-      await plugin().onUnload?.(context(ctx));
+      await requirePlugin().onUnload?.(context(ctx));
       return null;
     },
-    health: async ({ ctx }) => await plugin().healthCheck!(context(ctx)),
-    request: async ({ request, ctx }) => await plugin().onRequest!(request, context(ctx)),
+    health: async ({ ctx }) => await requirePlugin().healthCheck!(context(ctx)),
+    request: async ({ request, ctx }) => await requirePlugin().onRequest!(request, context(ctx)),
     brief: async ({ tool, args }) => await getTool(tool).approvalBrief!(args),
     preApprove: async ({ tool, args }) => await getTool(tool).preApprove!(args),
     async tool({ tool, args, call }) {

@@ -1,5 +1,5 @@
 /**
- * Creates a kernel tool from one schema literal: the compiler types `run` from it, the kernel validates
+ * Creates a kernel tool from one schema literal: the compiler types `run` from it, and the kernel validates
  * arguments with it.
  */
 import {

@@ -67,7 +67,7 @@ export function mediaPieces(
   };
   const pieces = Array.isArray(content) ? content.map(toPiece) : [toPiece(content)];
   for (const attachment of attachments)
-    pieces.push(imageOf(attachment) ?? toMediaPiece(attachment, accepted) ?? describe(attachment));
+    pieces.push(imageOf(attachment) ?? toMediaPiece(attachment, accepted) ?? describeAttachment(attachment));
   return pieces.filter((piece) => piece.type !== "text" || piece.text !== "");
 }
 
@@ -152,7 +152,7 @@ function fromBase64(data: string): ContentPiece | null {
   return { type: "image", url: `data:${media_type};base64,${data}`, media_type, data };
 }
 
-function describe(attachment: JsonObject): ContentPiece {
+function describeAttachment(attachment: JsonObject): ContentPiece {
   const name = typeof attachment.name === "string" ? attachment.name : "unnamed";
   if (typeof attachment.text === "string") {
     return { type: "text", text: `Attachment ${name}:\n${attachment.text}` };

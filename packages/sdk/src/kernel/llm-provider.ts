@@ -59,7 +59,7 @@ export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
         return calls.run(event, async (controller) => {
           const instance = await instances.find(event.payload.provider, ctx);
           if (instance === null) return;
-          const provider = () => instances.provider(event.org_id, instance);
+          const provider = () => instances.getProvider(event.org_id, instance);
           await runCall({ event, ctx, instance, provider, controller, ...(classify ? { classify } : {}) });
         });
       }
@@ -94,7 +94,7 @@ class Instances {
   }
 
   /** Compares with the configuration just read, so a write applies before its change event arrives. */
-  provider(org_id: string, instance: ProviderInstance): LlmProvider {
+  getProvider(org_id: string, instance: ProviderInstance): LlmProvider {
     const key = joinKey(org_id, instance.id);
     const config = canonicalJson(instance.config);
     const built = this.#built.get(key);

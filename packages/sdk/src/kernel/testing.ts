@@ -1,5 +1,6 @@
 /**
- * Runs a kernel plugin in memory for a test, with a scripted context, and records everything that the plugin does.
+ * Runs a kernel plugin in memory for a test, with a scripted context, and records what the plugin emits, logs,
+ * registers and reports as progress.
  */
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";

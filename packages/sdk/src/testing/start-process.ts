@@ -8,7 +8,7 @@ import { connectPlugin, type PluginRun } from "./plugin-run.ts";
 
 export interface ProcessRun extends PluginRun {
   readonly pid: number;
-  /** All output that the plugin has printed. */
+  /** Everything that the plugin has written to stderr. */
   readonly stderr: () => string;
   /** Resolves when the process has exited. */
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;

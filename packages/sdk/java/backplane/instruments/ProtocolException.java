@@ -8,7 +8,7 @@ final class ProtocolException extends RuntimeException {
   static final int INVALID_REQUEST = -32600;
   static final int METHOD_NOT_FOUND = -32601;
   static final int INVALID_PARAMS = -32602;
-  /** The author's code failed in a method that has no result to carry the error. */
+  /** The author's code failed in a method whose result cannot carry the error. */
   static final int PROVIDER_FAILED = -32001;
   /** A request arrived before `initialize` or after `shutdown`. */
   static final int NOT_INITIALIZED = -32002;

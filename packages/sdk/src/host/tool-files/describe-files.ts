@@ -146,7 +146,7 @@ function isReported({ described, failed }: Batch, file: string): boolean {
   return described.has(file) || failed.has(file);
 }
 
-/** A file can write to this pipe too, so lines of any other form are ignored. */
+/** A file can write to this pipe too, so lines that are not JSON are ignored. */
 function parseReportLine(text: string): ReportLine | null {
   try {
     return JSON.parse(text) as ReportLine;

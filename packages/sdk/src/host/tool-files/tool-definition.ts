@@ -23,10 +23,10 @@ export function readToolDefinition(file: string, exported: unknown): ToolFile {
   const description: ToolFileDescription = {
     ...createDefaultDescription(file, name),
     description: tool.description === undefined ? "" : readText(tool, "description"),
-    input_schema: schemaOf(tool.input_schema),
-    risk: oneOf(tool, "defaultRiskLevel", RISKS) ?? DEFAULT_RISK,
+    input_schema: readSchema(tool.input_schema),
+    risk: readChoice(tool, "defaultRiskLevel", RISKS) ?? DEFAULT_RISK,
     category: tool.category === undefined ? null : readText(tool, "category"),
-    target: oneOf(tool, "executionTarget", TARGETS) ?? targetOf(name),
+    target: readChoice(tool, "executionTarget", TARGETS) ?? targetOf(name),
   };
   const { execute } = tool;
   if (execute !== undefined && typeof execute !== "function") {
@@ -64,7 +64,7 @@ function readText(tool: Record<string, unknown>, field: string): string {
   throw new TypeError(`${field} must be a string, not ${kindOf(value)}`);
 }
 
-function oneOf<T extends string>(
+function readChoice<T extends string>(
   tool: Record<string, unknown>,
   field: string,
   allowed: readonly T[],
@@ -79,7 +79,7 @@ function oneOf<T extends string>(
 /**
  * The schema is copied through JSON, because it may be a library object and only plain values can leave this process.
  */
-function schemaOf(value: unknown): Json {
+function readSchema(value: unknown): Json {
   if (value === undefined) return ANY_OBJECT;
   if (!isObject(value))
     throw new TypeError(`input_schema must be a JSON Schema object, not ${kindOf(value)}`);
