@@ -270,7 +270,7 @@ int run_plugin(void) {
   if (plugin < 0) fail("fork");
   if (plugin == 0) become_plugin(failure[1]);
   close(failure[1]);
-  /* Only the plugin holds its pipes, so that the end of the pipes means that the plugin has exited. */
+  /* PID 1 closes its copies of the plugin's pipes, so that they end with the plugin. */
   syscall(SYS_close_range, PLUGIN_STDIN_FD, PLUGIN_STDERR_FD, 0);
   if (read(failure[0], &error, sizeof error) == (ssize_t)sizeof error) {
     snprintf(line, sizeof line, "failed %d\n", error);

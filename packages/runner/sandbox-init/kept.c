@@ -61,7 +61,7 @@ static void add_tree(int folder, int depth, struct sum *sum) {
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
     if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) < 0) {
-      /* Already removed, or in a folder that can be listed but not entered. */
+      /* ENOENT: the entry was removed meanwhile. Another error, as in a folder that cannot be entered, hides files. */
       if (errno != ENOENT) sum->hidden = 1;
       continue;
     }

@@ -1,8 +1,8 @@
 /*
  * A sandbox does not outlive the gateway: the outer process is killed when the gateway dies, and PID 1, with all other
- * processes of its namespace, when the outer process dies. The kernel forgets this setting when a process changes its
- * user or gains capabilities, so it is repeated after each such change. A check after the setting detects a parent that
- * died earlier: PID 1 does not see the pid of its parent, so a pipe shows whether the parent still exists.
+ * processes of its namespace, when the outer process dies. Both set a parent-death signal. The kernel clears it when a
+ * process changes its user or gains capabilities, so it is set again after each such change. A check afterwards detects
+ * a parent that died earlier. PID 1 does not see the pid of its parent, so a pipe shows it whether the parent exists.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,7 @@
 /*
- * The egress listeners. They are opened in the sandbox's own network namespace, where nothing else accepts
- * connections, and sent to the gateway over Node's IPC channel: one line with the descriptor attached, the next
- * after Node's acknowledgement. The channel is closed before the plugin's code runs, because its messages are
- * trusted.
+ * The egress listeners. They are opened in the sandbox's own network namespace and sent to the gateway over Node's IPC
+ * channel: one line with the descriptor attached, the next after Node's acknowledgement. The channel is closed before
+ * the plugin's code runs, because its messages are trusted.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /*
- * sandbox-init creates a sandbox and is PID 1 in it. `stage` (stage.c, first-process.c) does all of it. `init`
- * (init.c) is only the last part, for a sandbox that bwrap created. `probe` is a plugin for the gateway's self-test.
+ * sandbox-init creates a sandbox and is PID 1 in it. `stage` (stage.c, first-process.c) does both. `init` (init.c) is
+ * only PID 1, in a sandbox that bwrap created. `probe` is a plugin for the gateway's self-test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ char *read_records(size_t max, size_t *length) {
   return text;
 }
 
-/* Prints what the kernel reports about a process in the sandbox. */
+/* Prints what the kernel reports about this process. */
 static int run_probe(void) {
   char text[4096];
   int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,7 @@
 /*
  * Builds the whole root file system of the sandbox in its own mount namespace and detaches everything else, so that
- * nothing outlives the processes in it. The mount namespace belongs to a more privileged user namespace than the
- * plugin's, so the kernel lets nobody there mount, unmount or change anything.
+ * no mount outlives the processes in it. The mount namespace belongs to a more privileged user namespace than the
+ * plugin's, so the kernel lets no process of the plugin mount, unmount or change anything.
  *
  * Paths inside are walked part by part without following links, and parts are only created in our own tmpfs: a
  * bound folder can belong to a plugin, and this code may run as root.
@@ -20,11 +20,11 @@
 
 #include "sandbox-init.h"
 
-/* The new root is mounted over this folder, which is never the source of a bind: no binding may mount any of it. */
+/* The new root is mounted over this folder. Neither the folder nor a part of it is ever the source of a bind. */
 #define FOLDER "/sys"
 #define SMALL "mode=0755,size=1m,nr_inodes=1024"
 
-/* System calls up to Linux 5.12, which many C libraries do not define. */
+/* Numbers and flags of system calls that many C libraries do not define. The last one is new in Linux 5.12. */
 #define CALL_OPEN_TREE 428
 #define CALL_MOVE_MOUNT 429
 #define CALL_MOUNT_SETATTR 442
@@ -62,7 +62,7 @@ static int open_or_create(int folder, const char *part, const char *path) {
   return next;
 }
 
-/* For a folder that `walk` returned. */
+/* Closes a folder that `walk` returned, except the new root. */
 static void close_folder(int folder) {
   if (folder != inside) close(folder);
 }
@@ -110,7 +110,7 @@ static void mount_tmpfs(const char *path, unsigned long flags, const char *optio
   close(at);
 }
 
-/* A detached mount of the source with its restrictions already set. */
+/* Returns a detached mount of the source with its restrictions already set. */
 static int clone_mount(const char *source, int how) {
   int tree = (int)syscall(CALL_OPEN_TREE, AT_FDCWD, source, CLONE_TREE | (how & BIND_WHOLE ? WHOLE_TREE : 0));
   if (tree < 0) fail(source);

@@ -9,7 +9,7 @@
 #define CONTROL_FD 3
 /* The system-call filter as bytes. */
 #define FILTER_FD 4
-/* These become descriptors 0, 1 and 2 of the plugin. sandbox-init has its own, because its messages are separate. */
+/* These become descriptors 0, 1 and 2 of the plugin. The own messages of sandbox-init use its own descriptors. */
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
 /*
@@ -38,7 +38,7 @@ struct user {
 int run_stage(int argc, char **argv);
 __attribute__((noreturn)) void run_first_process(const struct user *user, int proc);
 
-/* Both run as PID 1. `run_init` is all that PID 1 does under bwrap; `run_plugin` is its last part. */
+/* Both run as PID 1: `run_init` does everything under bwrap; `run_plugin` is its last part, also used without bwrap. */
 int run_init(void);
 int run_plugin(void);
 /* Reads the plan of the plugin. */
@@ -47,7 +47,7 @@ void read_plan(void);
 /* A sandbox does not outlive the gateway (lifetime.c). */
 void die_with_gateway(pid_t gateway);
 void open_lifeline(void);
-/* The outer process keeps its end as descriptor 3 and closes all others. */
+/* The outer process keeps its end of the lifeline as descriptor 3 and closes all higher ones. */
 void keep_lifeline_only(void);
 void die_with_outer_process(void);
 
@@ -65,7 +65,7 @@ void begin_root(void);
 #define BIND_DEVICE 4
 void add_bind(const char *source, const char *path, int how);
 void add_link(const char *target, const char *path);
-/* An empty read-only folder. */
+/* Adds an empty read-only folder. */
 void add_hidden(const char *path);
 void add_scratch(const char *path, const char *options);
 void finish_root(void);

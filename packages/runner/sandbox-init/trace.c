@@ -2,7 +2,7 @@
  * Reports refused connections to the gateway. A sandbox has no network but its own, and only the process itself learns
  * from the kernel that an address cannot be reached. So every address is local here: the kernel answers an attempt
  * that no socket accepts with a TCP reset or an ICMP error, and raw sockets of PID 1 receive a copy of the answer.
- * The answer exists before the attempt fails, so nothing is missing after a process was told of the failure.
+ * The answer exists before the attempt fails, so no attempt is missing once the process has learned of its failure.
  *
  * Nothing is decided here, and no memory of the plugin is read. The plugin can cause any number of answers: they are
  * counted per target, and a report names a limited number of targets.
@@ -55,7 +55,7 @@ struct target {
   int family, is_datagram;
   unsigned char address[16];
   uint16_t port;
-  /* The part of a DNS query that names what was looked up. */
+  /* The bytes of a DNS query from its question section on. */
   size_t question_length;
   unsigned char question[MAX_QUESTION];
 };
@@ -115,7 +115,7 @@ static size_t add_attribute(unsigned char *at, unsigned short type, const void *
   return RTA_SPACE(length);
 }
 
-/* Writes a route to `destination`/`bits`. A local one has the loopback address as its source. Returns its length. */
+/* Writes a route to `destination`/`bits`. A local route has the loopback address as its source. Returns its length. */
 static size_t write_route(unsigned char *at, int family, const char *destination, unsigned char bits, unsigned char type) {
   struct { struct nlmsghdr header; struct rtmsg route; unsigned char attributes[MAX_ATTRIBUTES]; } request;
   unsigned char address[16];

@@ -32,7 +32,7 @@ export function crashedAnswer(worker: Worker, answer: PluginAnswer): PluginAnswe
   return error === null ? answer : failedAnswer(error);
 }
 
-/** Null if the process has no exit status. */
+/** Null if the process was not killed and has no exit status. */
 export function crashError(worker: Worker): BackplaneError | null {
   const { exit, kill_reason } = worker.process;
   if (kill_reason !== null) {

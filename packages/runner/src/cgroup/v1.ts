@@ -40,7 +40,7 @@ async function makeSlot(
   if (has("memory")) {
     const folder = folderOf("memory");
     await writeControl(join(folder, "memory.limit_in_bytes"), String(limits.memory_bytes));
-    // Without this limit the plugin would swap before it reaches the memory limit. Not every kernel accounts for swap.
+    // Without this limit a plugin at its memory limit would swap instead of being killed. Not every kernel counts swap.
     await writeControl(join(folder, "memory.memsw.limit_in_bytes"), String(limits.memory_bytes)).catch(
       () => false,
     );

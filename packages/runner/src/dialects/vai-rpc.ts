@@ -118,7 +118,7 @@ export function acceptVai(response: VaiResponse): PluginAnswer {
   }
 }
 
-/** Looks for an error message in result.error, result.message and the text blocks of result.content, in this order. */
+/** The error message is a result that is text, or in result.error, result.message or the text of result.content. */
 function readError(result: Json, fallback: string): { message: string; details?: JsonObject } {
   if (typeof result === "string" && result !== "") return { message: clipMessage(result) };
   if (!isObject(result)) return { message: fallback };

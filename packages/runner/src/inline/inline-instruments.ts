@@ -67,7 +67,7 @@ export class InlineInstruments {
     return this.#running.size;
   }
 
-  /** Whether the provider is already loaded, so that a request does not have to load it. */
+  /** Whether the provider is loaded or being loaded, so that a request does not have to load it. */
   serves(request: ProcessRequest): boolean {
     return this.#entries.get(dataKey(request))?.key === this.#keyOf(request);
   }

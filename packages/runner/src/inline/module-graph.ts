@@ -24,7 +24,7 @@ export interface ModuleGraph {
 
 const API_URL = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
 
-/** Node's own import, which bundlers and test runners do not rewrite: only it calls the hooks. */
+/** Node's own import, which bundlers and test runners do not rewrite. Only this import calls the hooks. */
 const NATIVE = "data:text/javascript,export default (url) => import(url)";
 
 export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGraph {

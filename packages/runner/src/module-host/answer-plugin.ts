@@ -55,48 +55,53 @@ export function answerPlugin(
 }
 
 function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestContext): Handlers {
-  const ctx = (params: Params) => contexts.find(params.ctx);
+  const findContext = (params: Params) => contexts.find(params.ctx);
   return {
     emit: (params) =>
-      ctx(params).emit(text(params, "kind"), object(params, "payload") as never, {
-        session_id: text(params, "session_id"),
-        ...(params.as === undefined ? {} : { as: text(params, "as") }),
+      findContext(params).emit(requireText(params, "kind"), requireObject(params, "payload") as never, {
+        session_id: requireText(params, "session_id"),
+        ...(params.as === undefined ? {} : { as: requireText(params, "as") }),
       }),
     log(params) {
-      const level = text(params, "level");
+      const level = requireText(params, "level");
       if (!LEVELS.includes(level)) throw invalid("level");
-      ctx(params).log[level as PluginLogLevel](object(params, "fields"), text(params, "message"));
+      findContext(params).log[level as PluginLogLevel](
+        requireObject(params, "fields"),
+        requireText(params, "message"),
+      );
     },
-    config: async (params) => secrets.rememberConfig(await ctx(params).config()),
+    config: async (params) => secrets.rememberConfig(await findContext(params).config()),
     "providers.list": async (params) =>
-      secrets.rememberInstances(await ctx(params).providers.listInstances()),
+      secrets.rememberInstances(await findContext(params).providers.listInstances()),
     "providers.for_plugin": async (params) =>
-      secrets.rememberInstances(await ctx(params).providers.instancesForPlugin(text(params, "plugin"))),
+      secrets.rememberInstances(
+        await findContext(params).providers.instancesForPlugin(requireText(params, "plugin")),
+      ),
     "providers.get": async (params) => {
-      const instance = await ctx(params).providers.getInstance(text(params, "id"));
+      const instance = await findContext(params).providers.getInstance(requireText(params, "id"));
       if (instance !== null) secrets.rememberInstances([instance]);
       return instance;
     },
-    "providers.active": (params) => ctx(params).providers.activeId(),
+    "providers.active": (params) => findContext(params).providers.activeId(),
     registerTool(params) {
       const { tool } = params;
       if (typeof tool !== "number") throw invalid("tool");
-      return ctx(params).registerTool(
-        proxyTool(tool, readSpec(object(params, "spec")), {
+      return findContext(params).registerTool(
+        proxyTool(tool, readSpec(requireObject(params, "spec")), {
           brief: params.brief === true,
           pre_approve: params.pre_approve === true,
         }),
       );
     },
     service: (params) =>
-      ctx(params).service(
-        text(params, "name"),
-        object(params, "args"),
-        params.as === undefined ? undefined : text(params, "as"),
+      findContext(params).service(
+        requireText(params, "name"),
+        requireObject(params, "args"),
+        params.as === undefined ? undefined : requireText(params, "as"),
       ),
     progress(params) {
-      const event = object(params, "event");
-      text(event, "type");
+      const event = requireObject(params, "event");
+      requireText(event, "type");
       // Progress of a finished call is dropped.
       calls.get(params.call_id as number)?.progress(event as JsonObject & { type: string });
     },
@@ -105,9 +110,9 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
 
 function readSpec(value: JsonObject): KernelToolSpec {
   const spec: KernelToolSpec = {
-    name: text(value, "name"),
-    description: text(value, "description"),
-    parameters: object(value, "parameters"),
+    name: requireText(value, "name"),
+    description: requireText(value, "description"),
+    parameters: requireObject(value, "parameters"),
   };
   if (value.requires_approval !== undefined) spec.requires_approval = value.requires_approval === true;
   if (value.recoverable !== undefined) spec.recoverable = value.recoverable === true;
@@ -119,18 +124,18 @@ function readSpec(value: JsonObject): KernelToolSpec {
     if (!RISKS.includes(value.risk as Risk)) throw invalid("risk");
     spec.risk = value.risk as Risk;
   }
-  if (value.category !== undefined) spec.category = text(value, "category");
+  if (value.category !== undefined) spec.category = requireText(value, "category");
   if (value.deferred !== undefined) spec.deferred = value.deferred === true;
   return spec;
 }
 
-function text(params: Params, name: string): string {
+function requireText(params: Params, name: string): string {
   const value = params[name];
   if (typeof value !== "string") throw invalid(name);
   return value;
 }
 
-function object(params: Params, name: string): JsonObject {
+function requireObject(params: Params, name: string): JsonObject {
   const value = params[name];
   if (!isObject(value)) throw invalid(name);
   return value;

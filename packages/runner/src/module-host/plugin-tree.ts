@@ -17,7 +17,7 @@ export interface PluginTree {
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** Whether other users cannot read the folder; the sandbox then contains a copy. */
+  /** Whether other users cannot read the folder or the module; the sandbox then contains a copy. */
   closed: boolean;
   /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
   own_folders: string[];
@@ -83,7 +83,7 @@ async function findWorkspaceRoot(folder: string): Promise<PackageRoot | null> {
     if (!(await isWorkspace(dir))) continue;
     const modules = join(dir, MODULES);
     if (!(await isFolder(modules))) return null;
-    return { root: dir, siblings: [modules, ...(await linkedFrom(modules, dir, folder))] };
+    return { root: dir, siblings: [modules, ...(await findLinkedPackages(modules, dir, folder))] };
   }
   return null;
 }
@@ -99,7 +99,7 @@ async function isWorkspace(dir: string): Promise<boolean> {
 }
 
 /** Packages of the same workspace that `modules` links to, except the plugin itself. */
-async function linkedFrom(modules: string, root: string, folder: string): Promise<string[]> {
+async function findLinkedPackages(modules: string, root: string, folder: string): Promise<string[]> {
   const links: string[] = [];
   for (const name of await readdir(modules)) {
     if (name.startsWith("@")) {

@@ -57,7 +57,7 @@ export async function preparePlugin(
   network: PluginNetworkAccess,
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
-  const sandbox = await sandboxFor(options.boundary, entry);
+  const sandbox = await chooseSandbox(options.boundary, entry);
   if (sandbox !== null) return await prepareConfined(options, sandbox, entry, network, refused);
   const plan = {
     runtime: buildRuntime(options, options.host_module),
@@ -73,7 +73,7 @@ export async function preparePlugin(
   };
 }
 
-async function sandboxFor(boundary: HostBoundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
+async function chooseSandbox(boundary: HostBoundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
   if (boundary === null) return null;
   await boundary.confinement.opening;
   const { sandbox, refusal } = boundary.confinement.boundaryFor({ class: "worker", grant: {} });

@@ -16,7 +16,7 @@ import type { Dialect } from "../ports/dialect.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
-import { privateBytes } from "../procfs/private-memory.ts";
+import { readPrivateBytes } from "../procfs/private-memory.ts";
 import { chooseLifetime } from "../sandbox/confinement.ts";
 import { createCallRedactor } from "../secrets/redact.ts";
 import { ProcessKeys, secretEnvironment, secretsKnownAtStart } from "../secrets/secret-environment.ts";
@@ -93,7 +93,7 @@ export class Pool {
         state: process.state as ServerProcess["state"],
         calls: calls.length,
         idle_ms: idle ? Math.max(0, Math.round(now - idle_since)) : 0,
-        memory_bytes: await privateBytes(process.pid!),
+        memory_bytes: await readPrivateBytes(process.pid!),
       })),
     );
   }
@@ -137,7 +137,7 @@ export class Pool {
     return state === "launching" || state === "ready";
   }
 
-  /** The caller counts as waiting until it calls `startCall` or `cancelLease`. */
+  /** The caller counts as waiting until it cancels the lease or decrements `waiting` before its call starts. */
   lease(request: ProcessRequest, dialect: Dialect, home: string | null): Worker {
     const { pool_key } = request;
     const env = secretEnvironment(request);

@@ -7,7 +7,7 @@
 import type { Clock, Logger, ProcessRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
 import type { RunnerLimits } from "../ports/settings.ts";
-import { privateBytes } from "../procfs/private-memory.ts";
+import { readPrivateBytes } from "../procfs/private-memory.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import type { Worker } from "./worker.ts";
 
@@ -141,7 +141,7 @@ export class PrewarmedProcesses {
   async #measure(stock: KeyStock, prewarmed: PrewarmedWorker): Promise<void> {
     const { pid } = prewarmed.worker.process;
     if (pid === undefined) return;
-    prewarmed.bytes = await privateBytes(pid);
+    prewarmed.bytes = await readPrivateBytes(pid);
     stock.bytes = prewarmed.bytes;
     if (this.#bytes() <= this.#deps.limits.prewarmed_bytes || !stock.processes.includes(prewarmed)) return;
     stock.processes.splice(stock.processes.indexOf(prewarmed), 1);

@@ -11,7 +11,7 @@ import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { ActiveCall } from "./worker.ts";
 
-/** Refusals kept for the next call. */
+/** Limits the refusals kept for the next call, and those logged per call. */
 const MAX_EARLY = 64;
 
 export class WorkerRefusals {

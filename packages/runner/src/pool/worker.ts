@@ -47,7 +47,7 @@ export class Worker {
   readonly resident: boolean;
   /** Calls that have not ended, in no particular order. */
   readonly calls: ActiveCall[];
-  /** How many of them have no answer yet. */
+  /** The number of these calls without an answer yet. */
   #unanswered = 0;
   /** Calls that wait for the process to become ready. */
   waiting = 0;
@@ -109,14 +109,14 @@ export class Worker {
   }
 
   /**
-   * Whether its egress is held. Except for a resident server, a process reaches nothing without a call, nor while an
+   * Whether the egress of the process is held. Only a resident server reaches anything without a call, or while an
    * answered call waits for its files, its refused connections or the exit of the process.
    */
   get held(): boolean {
     return !this.resident && this.#unanswered === 0 && this.waiting === 0;
   }
 
-  /** A prewarmed process without a call; its start may have waited for egress. */
+  /** Whether the process has no call and its egress is held, as for a prewarmed one; its start may await egress. */
   get unusedPrewarmed(): boolean {
     return this.#egress !== null && this.held;
   }

@@ -1,7 +1,7 @@
 /**
  * Shows the frames between the gateway and the processes of a binding to observers, without secrets. Only a process
- * that starts while its binding is observed is tapped, so all others have no overhead. A tap reads copies and changes
- * nothing: it cannot delay or break a call.
+ * that starts while its binding is observed is tapped, so all others have no overhead. A tap reads copies of the bytes,
+ * so bytes that it cannot decode do not affect a call.
  */
 import { Buffer } from "node:buffer";
 import {
@@ -40,7 +40,7 @@ export class FrameTaps {
     };
   }
 
-  /** Null if nobody observes the binding of the process, or its protocol is not one of the two plugin protocols. */
+  /** Null if nobody observes the binding of the process, or its protocol is neither vai.rpc.v1 nor rterm.plugin.v1. */
   open(request: ProcessRequest | null, limits: RunnerLimits): FrameTap | null {
     if (request === null || !this.#observers.has(request.binding_id)) return null;
     const { protocol } = request.package.runtime;

@@ -156,9 +156,9 @@ async function launchInSandbox(
 }
 
 /**
- * The complete environment (side.env): nothing is inherited, and the manifest cannot change PATH. Python would
- * write compiled files next to its sources, which must not change; a script of the package may use Python as its
- * interpreter.
+ * The environment of a plain process (side.env), to which only the mark of its process tree is added. Nothing is
+ * inherited, and the manifest cannot change PATH, HOME or TMPDIR. Python would write compiled files next to its
+ * sources, which must not change; a script of the package may use Python as its interpreter.
  */
 function buildEnvironment(
   plan: LaunchPlan,

@@ -58,7 +58,7 @@ export interface ProcessSpec {
   prepare(): Promise<LaunchPlan>;
   /** Called when the launch reaches a step. The first one, `prepare`, is not reported. */
   launchStep?: (step: LaunchStep) => void;
-  /** A protocol violation. Without a request id its call is unknown. */
+  /** Called for a protocol violation. Without a request id its call is unknown. */
   violation(kind: string, request_id: string | undefined): void;
 }
 
@@ -123,7 +123,7 @@ export class PluginProcess implements PluginInstance {
     this.state = "stopping";
     this.kill_reason = reason;
     this.session!.shutdown();
-    this.#graceFor(grace_ms, reason);
+    this.#killAfterGrace(grace_ms, reason);
   }
 
   after(ms: number, run: () => void): () => void {
@@ -278,7 +278,7 @@ export class PluginProcess implements PluginInstance {
     }
   }
 
-  #graceFor(ms: number, reason: string): void {
+  #killAfterGrace(ms: number, reason: string): void {
     const { deadlines } = this.#deps;
     this.#stopGrace();
     const entry = deadlines.set(ms, () => this.#killUnlessExited(reason));

@@ -14,7 +14,7 @@ export class StderrRing {
     this.#capacity = capacity;
   }
 
-  /** All bytes ever written, i.e. the position of the next one. */
+  /** The number of bytes ever written, which is the position of the next one. */
   get total(): number {
     return this.#total;
   }

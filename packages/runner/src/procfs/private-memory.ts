@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 /** Bounds the walk through a tree that grows at the same time. */
 const MAX_PROCESSES = 256;
 
-export async function privateBytes(pid: number): Promise<number> {
+export async function readPrivateBytes(pid: number): Promise<number> {
   let sum = 0;
   const pids = [pid];
   for (let at = 0; at < pids.length && at < MAX_PROCESSES; at++) {

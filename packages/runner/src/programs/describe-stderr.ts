@@ -77,7 +77,7 @@ function contextAfter(lines: readonly string[], index: number): number[] {
   return positions;
 }
 
-/** The last line that is not part of a stack trace. */
+/** The last unindented line that is not part of a stack trace. */
 function findLastLine(lines: readonly string[]): number {
   return lines.findLastIndex((line) => !/^\s/.test(line) && !NOISE.test(line) && line.trim() !== "");
 }

@@ -99,7 +99,7 @@ export async function explainEarlyExit(
   if (stray) first += ` after it printed ${quote(clip(stray))} on stdout`;
   const parts = [`${first}.`];
   if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
-  const hint = await hintFor(entry, options, environment);
+  const hint = await findHint(entry, options, environment);
   if (hint !== null) parts.push(hint);
   const errors = describeStderr(stray ? withoutStray(options.stderr, stray) : options.stderr);
   if (errors !== null) parts.push(errors);
@@ -206,7 +206,7 @@ async function findElsewhere(
 }
 
 /** Hints for common error messages. */
-async function hintFor(
+async function findHint(
   entry: Extract<Entrypoint, { found: true }>,
   options: { exit: ExitStatus | null; stderr: string },
   environment: LaunchEnvironment,

@@ -33,7 +33,7 @@ export function createInstallScripts(deps: InstallScriptDeps): InstallScripts {
       await runConfined(deps, {
         file: "/bin/sh",
         args: ["-c", COMMAND, "sh", ...packages],
-        ...(await toolsFor(deps.node, npm_cli)),
+        ...(await findTools(deps.node, npm_cli)),
         folder,
         signal,
         subject: `Running the install scripts of ${packages.join(", ")}`,
@@ -44,7 +44,7 @@ export function createInstallScripts(deps: InstallScriptDeps): InstallScripts {
 }
 
 /** Without a header folder, node-gyp would download the headers of Node, which are usually installed next to it. */
-async function toolsFor(node: string, npm_cli: string): Promise<Pick<ConfineRequest, "env" | "binds">> {
+async function findTools(node: string, npm_cli: string): Promise<Pick<ConfineRequest, "env" | "binds">> {
   const program = await realpath(node);
   const headers = join(dirname(program), "..", "include");
   const readOnly = (source: string, target: string) => ({ source, target, writable: false });

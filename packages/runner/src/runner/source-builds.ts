@@ -31,7 +31,7 @@ else:
     backend.build_wheel(out, None, None)
 `;
 
-/** The same time for all files, so that backends that respect it build the same wheel from the same sources. */
+/** A fixed time for all files: backends that respect it build the same wheel from the same sources. */
 const ENV = { SOURCE_DATE_EPOCH: "315532800" };
 
 export function createSourceBuilds(deps: ConfinedRunDeps): SourceBuilds {

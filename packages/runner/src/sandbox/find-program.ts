@@ -1,7 +1,6 @@
 /**
- * Finds the program of an entrypoint inside the sandbox. An interpreter that is a link into a private home folder
- * (pyenv, nvm, linked to /usr/local/bin) does not exist there; this is explained here instead of failing with
- * ENOENT.
+ * Finds the program of an entrypoint inside the sandbox. An interpreter in /usr/local/bin that links into a private
+ * home folder (pyenv, nvm) does not exist there; this is explained here instead of failing with ENOENT.
  */
 import { realpath } from "node:fs/promises";
 import { BackplaneError } from "@backplane/contract";

@@ -21,7 +21,7 @@ export type PackageLimits = Readonly<Record<string, Partial<SandboxLimits>>>;
 
 const MIB = 1024 * 1024;
 
-/** V8 reserves half a gigabyte of address space per JavaScript thread without using it, and the limit counts it. */
+/** V8 reserves half a gigabyte of address space per JavaScript thread without using it, and RLIMIT_DATA counts it. */
 const ADDRESS_SLACK = 1536 * 1024 * 1024;
 
 export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {

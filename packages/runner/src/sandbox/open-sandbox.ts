@@ -62,7 +62,7 @@ async function openTested(options: SandboxOptions): Promise<Attempt> {
     if (attempts_left === 0) return embedded;
     options.log.debug(
       { reason: embedded.checks.at(-1)?.message, attempts_left },
-      "sandbox self-test failed; retrying",
+      "opening the sandbox failed; retrying",
     );
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }

@@ -38,7 +38,7 @@ export class SlotTable {
     return slot;
   }
 
-  /** Must only be called after the last process of the slot has exited. */
+  /** Must only be called after the last process of the slot has exited. Returns its counters; null without cgroups. */
   release(slot: Slot): CgroupCounters | null {
     this.#freeWith(slot.limits).push(slot);
     if (slot.cgroup === null) return null;

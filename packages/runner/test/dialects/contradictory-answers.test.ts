@@ -1,6 +1,6 @@
 /**
- * Replies that contradict themselves, in every dialect, over real processes and sockets. No case may last until
- * its deadline: a call has ten minutes, a test much less.
+ * Replies that contradict themselves, in every dialect, over real processes and sockets. No case waits for its
+ * deadline: a call has ten minutes, a test much less.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -104,7 +104,7 @@ const createDataRoot = (): string => {
   return data_root;
 };
 
-function pidOf(outcome: RunOutcome): number {
+function requirePid(outcome: RunOutcome): number {
   const output = (outcome.result as { structured_output?: { pid?: number } } | null)?.structured_output;
   expect(outcome.status, JSON.stringify(outcome.error)).toBe("succeeded");
   return output!.pid!;
@@ -116,10 +116,10 @@ async function expectOnlyCallFails(
   request: RequestChange,
   message: JsonObject,
 ): Promise<void> {
-  const first_pid = pidOf(await test_runner.run({ ...request, input: { pid: true } }));
+  const first_pid = requirePid(await test_runner.run({ ...request, input: { pid: true } }));
   const outcome = await test_runner.run({ ...request, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
-  expect(pidOf(await test_runner.run({ ...request, input: { pid: true } }))).toBe(first_pid);
+  expect(requirePid(await test_runner.run({ ...request, input: { pid: true } }))).toBe(first_pid);
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
@@ -128,13 +128,13 @@ async function expectProcessReplaced(
   request: RequestChange,
   message: JsonObject,
 ): Promise<void> {
-  const first_pid = pidOf(await test_runner.run({ ...request, input: { pid: true } }));
+  const first_pid = requirePid(await test_runner.run({ ...request, input: { pid: true } }));
   const other_outcome = test_runner.run({ ...request, input: { messages: [] } });
   const outcome = test_runner.run({ ...request, input: { messages: [message] } });
   for (const ended of [await outcome, await other_outcome]) {
     expect(ended).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   }
-  expect(pidOf(await test_runner.run({ ...request, input: { pid: true } }))).not.toBe(first_pid);
+  expect(requirePid(await test_runner.run({ ...request, input: { pid: true } }))).not.toBe(first_pid);
 }
 
 const checkAll = (list: readonly Case[], check: (reply_case: Case) => Promise<void>): Promise<unknown> =>
@@ -414,7 +414,7 @@ describe("mcp.http", () => {
     ) as JsonObject;
 
   /** `contradict` sends the reply. The server keeps the connection open after an event. */
-  async function check(contradict: (reply: Reply, message: JsonObject) => void): Promise<void> {
+  async function expectMalformed(contradict: (reply: Reply, message: JsonObject) => void): Promise<void> {
     for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
       const server = await startMcpHttpServer((request, reply) => {
         if (request.message.method !== "tools/call") return false;
@@ -429,14 +429,14 @@ describe("mcp.http", () => {
   verifies(
     "wire.contradiction",
     "rejects a contradictory JSON reply immediately as malformed",
-    () => check((reply, message) => reply.json(message)),
+    () => expectMalformed((reply, message) => reply.json(message)),
     TEST_MS,
   );
 
   verifies(
     "wire.contradiction",
     "rejects a contradictory reply on an open event stream immediately as malformed",
-    () => check((reply, message) => reply.stream().event(message)),
+    () => expectMalformed((reply, message) => reply.stream().event(message)),
     TEST_MS,
   );
 

@@ -8,7 +8,7 @@ import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 /** Returns a file for the plugin to record the lines that it receives, and a function that reads them. */
-function receivedLines(test_runner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
+function createLineRecord(test_runner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
   const file = join(test_runner.scratch_root, "seen");
   const lines = () =>
     existsSync(file)
@@ -28,7 +28,7 @@ verifies(
   "exchanges a handshake and a request, and the process exits",
   async () => {
     const test_runner = createTestRunner();
-    const { file, lines } = receivedLines(test_runner);
+    const { file, lines } = createLineRecord(test_runner);
     const outcome = await test_runner.run(
       side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
     );
@@ -113,7 +113,7 @@ verifies(
   "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
     const test_runner = createTestRunner({ timeouts: { handshake_ms: 500 } });
-    const { file, lines } = receivedLines(test_runner);
+    const { file, lines } = createLineRecord(test_runner);
     for (const behaviour of [
       "wrong-id",
       "no-manifest",
@@ -245,7 +245,7 @@ verifies(
   "never calls a tool that the handshake does not list",
   async () => {
     const test_runner = createTestRunner();
-    const { file, lines } = receivedLines(test_runner);
+    const { file, lines } = createLineRecord(test_runner);
     for (const behaviour of ["no-tools", "other-tool"]) {
       expect(await test_runner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
         status: "failed",
@@ -312,7 +312,7 @@ test("uses scratch as the home of the process and removes it afterwards", async 
 
 test("kills the process of a cancelled call immediately", async () => {
   const test_runner = createTestRunner();
-  const { file, lines } = receivedLines(test_runner);
+  const { file, lines } = createLineRecord(test_runner);
   const running = test_runner.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
   await until(() => lines().length === 2);
   expect(test_runner.runner.cancel("inv_c", "user")).toBe(true);

@@ -37,7 +37,7 @@ const tool = (export_id: string, change: RequestChange = {}): RequestChange => (
   ...change,
 });
 
-const describeAll = (): DescribeRequest => requestOf(tool("*"));
+const describeRequest = (): DescribeRequest => requestOf(tool("*"));
 const textOf = ({ result, error }: RunOutcome): string | undefined =>
   (result as { content?: { text?: string }[] } | null)?.content?.[0]?.text ?? error?.message;
 
@@ -64,7 +64,7 @@ test("describes tool files as exports with their schemas", async () => {
     "bad name!.js": "throw 1;",
   });
   const test_runner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  const { exports, schemas, info } = await test_runner.runner.describe!(describeAll());
+  const { exports, schemas, info } = await test_runner.runner.describe!(describeRequest());
   for (const item of exports) ToolExportSchema.parse(item);
   expect(
     exports.map(({ id, tool: { risk, target, category, native_name } }) => [

@@ -17,7 +17,7 @@ import { DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../../src/index.ts";
 import { FIXTURES, vai } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
-function framesIn(file: string): { type: string; reason?: string }[] {
+function readFrames(file: string): { type: string; reason?: string }[] {
   if (!existsSync(file)) return [];
   return readFileSync(file, "utf8")
     .split("\n")
@@ -68,7 +68,7 @@ verifies(
       got: { package_id: "acme/other", version: "9.9.9" },
     });
     expect(processesWith(test_runner.mark)).toEqual([]);
-    expect(framesIn(frames_file).filter((frame) => frame.type === "request")).toEqual([]);
+    expect(readFrames(frames_file).filter((frame) => frame.type === "request")).toEqual([]);
   },
 );
 
@@ -94,7 +94,7 @@ verifies(
       error: { code: "timeout" },
       dispatched: true,
     });
-    expect(framesIn(frames_file)).toContainEqual(
+    expect(readFrames(frames_file)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "deadline_exceeded" }),
     );
     test_runner.runner.retire("bind_1");
@@ -112,7 +112,7 @@ verifies(
     const running = test_runner.run(
       vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: frames_file } }),
     );
-    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
+    await until(() => readFrames(frames_file).some((frame) => frame.type === "request"));
     expect(test_runner.runner.cancel("inv_u", "user")).toBe(true);
     expect(test_runner.runner.cancel("inv_u", "user")).toBe(true);
     expect(await running).toMatchObject({
@@ -136,7 +136,7 @@ verifies(
     const running = test_runner.run(
       vai("acknowledges-cancel", { invocation_id: "inv_a", env: { SEEN: frames_file } }),
     );
-    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
+    await until(() => readFrames(frames_file).some((frame) => frame.type === "request"));
     const started = performance.now();
     test_runner.runner.cancel("inv_a", "user");
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
@@ -169,7 +169,7 @@ verifies(
     await test_runner.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
     test_runner.runner.retire("bind_1");
     await until(() => processesWith(test_runner.mark).length === 0);
-    expect(framesIn(frames_file).at(-1)).toMatchObject({ type: "shutdown" });
+    expect(readFrames(frames_file).at(-1)).toMatchObject({ type: "shutdown" });
     await until(() => test_runner.runner.health().processes === 0);
   },
 );
@@ -184,12 +184,12 @@ verifies(
     const frames_file = join(test_runner.scratch_root, "seen");
     await test_runner.run(vai("echo"));
     const running = test_runner.run(vai("ignores-everything", { env: { SEEN: frames_file } }));
-    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
+    await until(() => readFrames(frames_file).some((frame) => frame.type === "request"));
     const started = performance.now();
     await test_runner.runner.close(300);
     expect(performance.now() - started).toBeLessThan(5_000);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "gateway_stopping" } });
-    expect(framesIn(frames_file)).toContainEqual(
+    expect(readFrames(frames_file)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "host_shutdown" }),
     );
     expect(processesWith(test_runner.mark)).toEqual([]);
@@ -200,7 +200,7 @@ verifies(
   },
 );
 
-verifies("vai.timeouts", "uses the documented default timeouts, each of which can be set", async () => {
+verifies("vai.timeouts", "uses the documented default timeouts unless others are set", async () => {
   expect(DEFAULT_TIMEOUTS).toMatchObject({
     hello_ms: 5_000,
     cancel_grace_ms: 2_000,

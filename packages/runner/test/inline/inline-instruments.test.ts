@@ -90,7 +90,7 @@ verifies(
       expect(refused.error?.message).toMatch(/--class worker.*--class inline/);
       const request = { ...requestOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
       await expect(test_runner.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
-      // Its provider was not initialized.
+      // The provider was not initialized.
       expect(log()).toEqual([]);
       // As External it runs in its own process, without the gateway's models.
       const outside = await test_runner.run(

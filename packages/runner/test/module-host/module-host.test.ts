@@ -226,7 +226,7 @@ test("exits when the gateway closes the pipe", async () => {
   await loaded.close();
   expect(existsSync(mark)).toBe(true);
   expect(readFileSync(`${mark}.exit`, "utf8")).toBe("0");
-  // The gateway stopped it, so no exit is reported.
+  // The gateway stopped the process, so no exit is reported.
   expect(errors).toEqual([]);
 });
 

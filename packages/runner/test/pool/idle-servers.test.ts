@@ -18,7 +18,7 @@ function mcp(tool: string, change: RequestChange = {}, behaviour = "plain"): Req
 }
 
 const text = (result: Json | null) => (result as { content: { text: string }[] }).content[0]!.text;
-const processes = ({ runner }: TestRunner) => runner.health().processes;
+const processCount = ({ runner }: TestRunner) => runner.health().processes;
 const callForPid = async (test_runner: TestRunner, change: RequestChange = {}) =>
   text((await test_runner.run(mcp("pid", change))).result);
 const withIdle = (idle_timeout_s: Json): RequestChange => ({ context: { config: { idle_timeout_s } } });
@@ -26,7 +26,7 @@ const withIdle = (idle_timeout_s: Json): RequestChange => ({ context: { config: 
 verifies("server.idle", "stops an idle MCP server and starts it again with the next call", async () => {
   const test_runner = createTestRunner({ limits: { server_idle_ms: 150 } });
   const first = await callForPid(test_runner);
-  await until(() => processes(test_runner) === 0);
+  await until(() => processCount(test_runner) === 0);
   expect(await callForPid(test_runner)).not.toBe(first);
 });
 
@@ -41,7 +41,7 @@ verifies(
     // The server ignores the end of its input, so it stops only after the grace period.
     const first = await callForPid(test_runner, { env: { STAYS: "1" } });
     await until(() => test_runner.runner.serves!(request(test_runner, { env: { STAYS: "1" } })) === false);
-    expect(processes(test_runner)).toBe(1);
+    expect(processCount(test_runner)).toBe(1);
     expect(await callForPid(test_runner, { env: { STAYS: "1" } })).not.toBe(first);
   },
 );
@@ -53,7 +53,7 @@ verifies(
     const test_runner = createTestRunner({ limits: { server_idle_ms: 50 } });
     const pid = await callForPid(test_runner, withIdle(0));
     const other_pid = await callForPid(test_runner, { pool_key: "other" });
-    await until(() => processes(test_runner) === 1);
+    await until(() => processCount(test_runner) === 1);
     expect(await callForPid(test_runner, withIdle(0))).toBe(pid);
     expect(await callForPid(test_runner, { pool_key: "other" })).not.toBe(other_pid);
   },
@@ -63,7 +63,7 @@ test("stops a server after the idle time of its binding even if the gateway keep
   const test_runner = createTestRunner({ limits: { server_idle_ms: 0 } });
   await callForPid(test_runner, withIdle(1));
   await callForPid(test_runner, { pool_key: "other" });
-  await until(() => processes(test_runner) === 1);
+  await until(() => processCount(test_runner) === 1);
   expect(test_runner.runner.serves!(request(test_runner, { pool_key: "other" }))).toBe(true);
 });
 
@@ -86,9 +86,9 @@ test.each(["plain", "modern"])(
       );
     await send("resources/subscribe");
     await new Promise((resolve) => setTimeout(resolve, 500));
-    expect(processes(test_runner)).toBe(1);
+    expect(processCount(test_runner)).toBe(1);
     await send("resources/unsubscribe");
-    await until(() => processes(test_runner) === 0);
+    await until(() => processCount(test_runner) === 0);
   },
 );
 

@@ -55,8 +55,8 @@ test("limits processes by evicting the one that has been idle the longest, and q
 test("ends a queued call at its timeout and removes it from the queue", async () => {
   const test_runner = createTestRunner({ limits: { processes: 1 }, timeouts: { cancel_grace_ms: 100 } });
   const busy = test_runner.run(vai("hangs", { timeout_ms: 700 }));
-  const waits = await test_runner.run(vai("echo", { pool_key: "other", timeout_ms: 100 }));
-  expect(waits).toMatchObject({ error: { code: "timeout" }, dispatched: false });
+  const queued = await test_runner.run(vai("echo", { pool_key: "other", timeout_ms: 100 }));
+  expect(queued).toMatchObject({ error: { code: "timeout" }, dispatched: false });
   expect((await busy).error?.code).toBe("timeout");
   expect(await test_runner.run(vai("echo", { pool_key: "third" }))).toMatchObject({ status: "succeeded" });
 });

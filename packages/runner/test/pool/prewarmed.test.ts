@@ -2,7 +2,7 @@
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { privateBytes } from "../../src/procfs/private-memory.ts";
+import { readPrivateBytes } from "../../src/procfs/private-memory.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { filesAt } from "../support/files-at.ts";
 import { FIXTURES, type RequestChange, side, vai } from "../support/request.ts";
@@ -96,7 +96,7 @@ test("limits the total memory of prewarmed processes", async () => {
   await until(() => guessed.runner.health().prewarmed > 0);
   await until(() => guessed.runner.health().running === 0);
   await new Promise((resolve) => setTimeout(resolve, 300));
-  const taken = await Promise.all(processesWith(guessed.mark).map((pid) => privateBytes(pid)));
+  const taken = await Promise.all(processesWith(guessed.mark).map((pid) => readPrivateBytes(pid)));
   expect(taken.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(49 * 1024 * 1024);
 });
 

@@ -1,6 +1,6 @@
 /**
  * One plugin per misbehaviour: the exact error code, exactly one outcome, a responsive event loop (< 50 ms),
- * bounded memory, and (checked by the test runner) nothing left behind.
+ * bounded memory, and (checked by `createTestRunner`) nothing left behind.
  */
 import type { RunOutcome } from "@backplane/ports";
 import { measureLag } from "@backplane/test-kit/event-loop-lag";

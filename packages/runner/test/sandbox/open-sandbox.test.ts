@@ -68,7 +68,7 @@ test("is unavailable with a program that confines nothing: the self-test checks 
   expect(available).toBe(false);
 });
 
-test("gives plugins umask 022 under a gateway with umask 077, and shows them its files", async () => {
+test("gives plugins umask 022 under a gateway with umask 077, and lets them read its files", async () => {
   const previous_umask = process.umask(0o077);
   try {
     const cache_dir = emptyFolder();

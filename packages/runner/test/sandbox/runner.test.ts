@@ -80,15 +80,15 @@ test("uses an isolated process once and keeps a worker", async () => {
 
 test("delays a call until the self-test has finished, and can cancel it", async () => {
   const test_runner = createConfinedTestRunner();
-  const waits = test_runner.run(vai("echo", isolated));
-  const called = test_runner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
+  const waiting_call = test_runner.run(vai("echo", isolated));
+  const cancelled_call = test_runner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
   expect(test_runner.runner.health().sandbox).toMatchObject({
     available: true,
     reason: expect.stringContaining("being tested"),
   });
   expect(test_runner.runner.cancel("inv_early", "user")).toBe(true);
-  expect(await waits).toMatchObject({ status: "succeeded" });
-  expect(await called).toMatchObject({
+  expect(await waiting_call).toMatchObject({ status: "succeeded" });
+  expect(await cancelled_call).toMatchObject({
     status: "cancelled",
     error: { code: "cancelled" },
     dispatched: false,
@@ -128,7 +128,7 @@ test("runs the examples as workers in the sandbox: TypeScript, Python, shell", a
       package: makePackage(id, version, entrypoint),
       export_id: "none",
     });
-    // They answered: no launch, handshake or crash failure, whatever they do with an unknown export.
+    // The examples answered: no launch, handshake or crash failure, whatever they do with an unknown export.
     expect(["succeeded", "failed", "retryable_failure"]).toContain(outcome.status);
     expect([null, "plugin_failed", "plugin_protocol_error", "plugin_retryable"]).toContain(
       outcome.error?.code ?? null,

@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { stageArguments, stageCommand } from "../../src/sandbox/stage-arguments.ts";
 import { PLAN } from "../support/plan.ts";
 
-test("starts as the slot's user and in the slot's cgroup, without anything of the plan", () => {
+test("starts as the slot's user and in the slot's cgroup, without any part of the plan", () => {
   const stage = { uid: 59_007, gid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
   expect(stageCommand(stage).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
 });
 
-test("has one command for each mount, link, hidden folder and scratch, and nothing else of the plugin", () => {
+test("has one command for each mount, link, hidden folder and scratch, and no other part of the plan", () => {
   expect(stageArguments(PLAN).join(" ")).toBe(
     [
       "system /usr /usr",

@@ -8,7 +8,7 @@ export function descendantsOf(pid: number): number[] {
 
 /** All processes of the sandboxes that this process started and that run a plugin, including their outer processes. */
 export function confinedProcesses(): number[] {
-  return stages()
+  return listStages()
     .map((pid) => [pid, ...descendantsOf(pid)])
     .filter((tree) => tree.length > PROCESSES_WITHOUT_PLUGIN)
     .flat();
@@ -16,13 +16,13 @@ export function confinedProcesses(): number[] {
 
 /** The outer processes of prepared sandboxes, which wait for a plugin. */
 export function waitingSandboxes(): number[] {
-  return stages().filter((pid) => descendantsOf(pid).length < PROCESSES_WITHOUT_PLUGIN);
+  return listStages().filter((pid) => descendantsOf(pid).length < PROCESSES_WITHOUT_PLUGIN);
 }
 
 /** The number of processes of a sandbox without a plugin: the outer process and PID 1. */
 const PROCESSES_WITHOUT_PLUGIN = 2;
 
-function stages(): number[] {
+function listStages(): number[] {
   return childrenOf(process.pid).filter((pid) => {
     try {
       return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("\0stage\0");

@@ -70,7 +70,7 @@ export class NonToolRequest implements RequestWithAnswerer {
   readonly method: string;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id = null;
-  /** Clears its deadline. */
+  /** Clears its deadline and its abort listener. */
   stop: () => void = () => {};
   readonly #listener: RequestListener | null;
   readonly #resolve: (result: Json) => void;

@@ -8,7 +8,7 @@ import { acceptCall, acceptError } from "./accept-tool-result.ts";
 import type { AnswerRequest, RequestWithAnswerer } from "./answer-server-request.ts";
 import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 
-/** Rounds of input requests per request. */
+/** The maximum number of rounds in which the server requests input for one request. */
 export const MAX_ROUNDS = 10;
 
 /** The part of the session that a call uses. */

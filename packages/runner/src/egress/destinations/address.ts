@@ -94,8 +94,8 @@ function bytesOfV4(text: string): Uint8Array | null {
 
 function bytesOfV6(text: string): Uint8Array | null {
   const [left, right] = text.split("::", 2) as [string, string?];
-  const head = groups(left);
-  const tail = right === undefined ? [] : groups(right);
+  const head = parseGroups(left);
+  const tail = right === undefined ? [] : parseGroups(right);
   const gap = 16 - head.length - tail.length;
   if (gap < 0 || (right === undefined && gap !== 0)) return null;
   const bytes = new Uint8Array(16);
@@ -104,7 +104,7 @@ function bytesOfV6(text: string): Uint8Array | null {
   return bytes;
 }
 
-function groups(text: string): number[] {
+function parseGroups(text: string): number[] {
   if (text === "") return [];
   return text.split(":").flatMap((group) => {
     if (group.includes(".")) return [...bytesOfV4(group)!];

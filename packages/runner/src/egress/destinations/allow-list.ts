@@ -12,7 +12,7 @@ interface Pattern {
 export interface AllowList {
   allows(destination: Destination): boolean;
   /** True if every name is allowed at this port, so that the name of a connection need not be checked. */
-  open(port: number): boolean;
+  allowsAnyName(port: number): boolean;
   /** Exact names with their ports; an empty list means every port. */
   exact: readonly { host: string; ports: readonly number[] }[];
 }
@@ -29,7 +29,7 @@ export function allowList(domains: readonly string[]): AllowList {
   return {
     allows: ({ host, port }) =>
       patterns.some((pattern) => matchesHost(pattern.host, host) && matchesPort(pattern, port)),
-    open: (port) => patterns.some((pattern) => pattern.host === "*" && matchesPort(pattern, port)),
+    allowsAnyName: (port) => patterns.some((pattern) => pattern.host === "*" && matchesPort(pattern, port)),
     exact: [...exact].map(([host, ports]) => ({ host, ports: on_every_port.has(host) ? [] : ports })),
   };
 }

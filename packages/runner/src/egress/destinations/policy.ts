@@ -11,7 +11,7 @@ import type { Resolver } from "./resolve.ts";
 export interface Target extends Destination {
   addresses: readonly string[];
   /** The grant allows every name at this port, so the name in the TLS handshake need not be checked. */
-  open: boolean;
+  any_name: boolean;
 }
 
 export type EgressVerdict =
@@ -54,7 +54,7 @@ export async function decideEgress(policy: EgressPolicy, destination: Destinatio
   }
   return {
     kind: "target",
-    target: { ...destination, addresses, open: policy.allowed.open(destination.port) },
+    target: { ...destination, addresses, any_name: policy.allowed.allowsAnyName(destination.port) },
   };
 }
 

@@ -29,7 +29,7 @@ export interface GuardedRequests {
 const CONNECT_MS = 10_000;
 const SOCKETS = 64;
 
-/** For one URL, under the allowed domains of one grant. */
+/** Creates requests to one URL, under the allowed domains of one grant. */
 export function guardedRequests(
   url: URL,
   allowed_domains: readonly string[],

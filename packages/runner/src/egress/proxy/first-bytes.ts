@@ -11,14 +11,14 @@ export type FirstBytes =
   | { kind: "other" }
   | { kind: "refused"; reason: RefusalReason; detail?: string };
 
-/** Undefined if more bytes are needed. `open`: any name is allowed. */
+/** Undefined if more bytes are needed. `any_name`: the grant allows every name at this port. */
 export function classifyFirstBytes(
   bytes: Buffer,
   destination: { host: string; port: number },
-  open: boolean,
+  any_name: boolean,
 ): FirstBytes | undefined {
   if (destination.port === 80) return { kind: "http" };
-  if (destination.port === 443 || looksLikeTls(bytes)) return checkHello(bytes, destination.host, open);
+  if (destination.port === 443 || looksLikeTls(bytes)) return checkHello(bytes, destination.host, any_name);
   return readLine(bytes);
 }
 
@@ -26,14 +26,14 @@ function looksLikeTls(bytes: Buffer): boolean {
   return bytes[0] === 0x16 && (bytes.length === 1 || bytes[1] === 3);
 }
 
-function checkHello(bytes: Buffer, host: string, open: boolean): FirstBytes | undefined {
+function checkHello(bytes: Buffer, host: string, any_name: boolean): FirstBytes | undefined {
   const hello = readClientHello(bytes);
   if (hello.state === "more") return undefined;
   if (hello.state === "malformed") return { kind: "refused", reason: "tls.malformed" };
   if (hello.name !== null && hello.name.toLowerCase() !== host) {
     return { kind: "refused", reason: "sni.mismatch", detail: hello.name };
   }
-  if (open) return { kind: "tls" };
+  if (any_name) return { kind: "tls" };
   if (hello.hidden) return { kind: "refused", reason: "sni.hidden" };
   return hello.name === null ? { kind: "refused", reason: "sni.missing" } : { kind: "tls" };
 }

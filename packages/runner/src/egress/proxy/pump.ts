@@ -1,6 +1,6 @@
 /**
- * Copies bytes in one direction with backpressure. `countBytes` is called before each chunk; a chunk for which it
- * returns false is dropped. Pauses while the session is held.
+ * Copies bytes in one direction with backpressure. `countBytes` is called before each chunk is written; a chunk for
+ * which it returns false is dropped. Pauses while the session is held.
  */
 import type { Readable, Writable } from "node:stream";
 import type { EgressState } from "./egress-state.ts";

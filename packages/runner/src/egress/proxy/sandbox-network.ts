@@ -1,6 +1,6 @@
 /**
  * The sandbox configuration for egress: listeners that sandbox-init opens inside and passes out, names for
- * /etc/hosts, and environment variables. A pure function of the grant, so that processes can be prewarmed.
+ * /etc/hosts, and environment variables. It depends on no call, so that processes can be prewarmed.
  */
 import { isIPv4 } from "node:net";
 import type { Grant } from "@backplane/contract";
@@ -73,7 +73,7 @@ function namedAddress(host: string, index: number): string {
   return `127.64.${(index + 1) >> 8}.${(index + 1) & 0xff}`;
 }
 
-/** ALL_PROXY is not a SOCKS URL, because some Python clients refuse to start if they do not support it. */
+/** ALL_PROXY is not a SOCKS URL, because some Python clients without SOCKS support would refuse to start. */
 function proxyVariables(): Record<string, string> {
   const url = `http://${PROXY.address}:${PROXY.port}`;
   const direct = "127.0.0.1,localhost,::1";

@@ -1,7 +1,7 @@
 /**
  * A tunnel to a checked target. The first bytes of the client are inspected: TLS must name the requested host, and
  * HTTP is handed to the HTTP proxy, which checks each request. Known limitation: TLS hides which name of an allowed
- * server is used (domain fronting), and an allowed host can be sent anything.
+ * server is used (domain fronting), and anything can be sent to an allowed host.
  */
 import type { Socket } from "node:net";
 import type { Target } from "../destinations/policy.ts";
@@ -60,7 +60,7 @@ export async function tunnel(
 
 function readFirst(connection: ProxyConnection, target: Target): Promise<FirstBytes | null> {
   return peek(connection.client, connection.state.limits.head_bytes, (bytes, full) => {
-    const value = classifyFirstBytes(bytes, target, target.open) ?? (full ? TOO_LONG : undefined);
+    const value = classifyFirstBytes(bytes, target, target.any_name) ?? (full ? TOO_LONG : undefined);
     return value === undefined ? undefined : { value, used: 0 };
   });
 }

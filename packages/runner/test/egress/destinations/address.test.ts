@@ -109,7 +109,7 @@ test("refuses zones, short, octal, hex and decimal forms", () => {
 const byte = fc.integer({ min: 0, max: 255 });
 const v4 = fc.tuple(byte, byte, byte, byte);
 
-test("parses every notation of an IPv6 address to the same bytes", () => {
+test("parses different notations of an IPv6 address to the same bytes", () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 0xffff }), { minLength: 8, maxLength: 8 }), (groups) => {
       const bytes = Uint8Array.from(groups.flatMap((group) => [group >> 8, group & 0xff]));
@@ -125,7 +125,7 @@ test("parses every notation of an IPv6 address to the same bytes", () => {
   );
 });
 
-test("refuses every IPv6 address with an embedded IPv4 address", () => {
+test("refuses IPv6 addresses that embed an IPv4 address", () => {
   fc.assert(
     fc.property(v4, (four) => {
       const [a, b, c, d] = four.map((value) => value.toString(16).padStart(2, "0"));

@@ -73,7 +73,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
   });
 });
 
-test("refuses every other destination with its reason and without a connection", async () => {
+test("refuses other destinations with their reasons and without a connection", async () => {
   let reached = 0;
   const port = await startServer((_, response) => {
     reached++;

@@ -78,7 +78,7 @@ test("never throws, whatever bytes it reads", () => {
 const DESTINATION = { host: "api.acme.test", port: 443 };
 
 test("requires TLS on port 443, with a host name that may be missing or hidden only if all names are allowed", () => {
-  const classify = (bytes: Buffer, open = false) => classifyFirstBytes(bytes, DESTINATION, open);
+  const classify = (bytes: Buffer, any_name = false) => classifyFirstBytes(bytes, DESTINATION, any_name);
   expect(classify(hello({ name: "API.acme.test" }))).toEqual({ kind: "tls" });
   expect(classify(hello({ name: "evil.test" }))).toMatchObject({
     reason: "sni.mismatch",

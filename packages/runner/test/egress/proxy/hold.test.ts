@@ -53,7 +53,7 @@ test("holds back data of the server while no call is in flight", async () => {
   await client.waitFor("news");
 });
 
-test("resolves a request made between calls when the next call starts, and refuses forbidden ones immediately", async () => {
+test("holds a request made between calls until the next call, and refuses forbidden ones immediately", async () => {
   const { port, received } = await startEchoServer();
   const egress = await createTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
