@@ -178,7 +178,7 @@ void begin_root(void) {
   if (inside < 0 || fstat(inside, &info) < 0) fail(FOLDER);
   own_device = info.st_dev;
   if (mkdirat(inside, "proc", 0755) < 0) fail("/proc");
-  /* It shows the PID namespace of this process. */
+  /* The new /proc shows the PID namespace of this process. */
   if (mount("proc", FOLDER "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) fail("mount /proc");
   add_devices();
 }

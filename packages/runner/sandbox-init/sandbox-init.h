@@ -9,7 +9,7 @@
 #define CONTROL_FD 3
 /* The system-call filter as bytes. */
 #define FILTER_FD 4
-/* These become descriptors 0, 1 and 2 of the plugin. The own messages of sandbox-init use its own descriptors. */
+/* These become descriptors 0, 1 and 2 of the plugin. sandbox-init keeps its own, so that its messages are separate. */
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
 /*

@@ -31,7 +31,7 @@ static void write_file(const char *path, const char *text) {
 
 static void create_namespaces(void) {
   if (unshare(NAMESPACES | CLONE_NEWCGROUP) == 0) return;
-  /* A kernel without cgroups does not know the last flag. */
+  /* A kernel without cgroups does not support CLONE_NEWCGROUP. */
   if (errno != EINVAL || unshare(NAMESPACES) < 0) fail("namespaces");
 }
 

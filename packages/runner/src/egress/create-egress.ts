@@ -38,7 +38,7 @@ export interface EgressOptions {
   forbidden?: AddressRule;
 }
 
-/** For one process, which serves one invocation or, when pooled, several with the same grant. */
+/** The egress of one process, which serves one invocation or, when pooled, several with the same grant. */
 interface EgressRequest {
   grant: EgressGrant;
   /** Called for each refusal. */
@@ -67,7 +67,7 @@ export interface EgressSession extends SandboxNetwork {
 
 export interface Egress {
   open: (request: EgressRequest) => EgressSession;
-  /** For code inside the gateway. */
+  /** Sends a request of code inside the gateway. */
   fetch: (request: HostRequest) => Promise<HostResponse>;
 }
 

@@ -11,7 +11,7 @@ export interface ProcessRow {
   state: string;
   /** User and system time, in clock ticks. */
   cpu_ticks: number;
-  /** The same for its children that have exited and were waited for. */
+  /** The same time of its children that have exited and were waited for. */
   reaped_ticks: number;
   /** Start time in clock ticks since boot. */
   started: number;

@@ -35,9 +35,9 @@ export interface ConfinedProcess {
   /** Create and remove a scratch folder. False if that failed; the process must then not be used again. */
   makeScratch(name: string): Promise<boolean>;
   removeScratch(name: string): Promise<boolean>;
-  /** The contents of a file in a scratch folder, or why it cannot be read. */
+  /** Returns the contents of a file in a scratch folder, or why it cannot be read. */
   readArtifact(name: string, path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
-  /** The same for a file anywhere in the scratch of the process. */
+  /** Does the same for a file anywhere in the scratch of the process. */
   readScratch(path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
   /** False if the file could not be written, usually because there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;

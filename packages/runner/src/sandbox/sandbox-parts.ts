@@ -40,7 +40,7 @@ export type SandboxBackend = { name: "embedded" } | { name: "bubblewrap"; progra
 
 export interface SandboxParts {
   host: SandboxHost;
-  /** The same object for every launch of a package. */
+  /** Returns the same object for every launch of a package. */
   getLimits(package_id: string | undefined): SandboxLimits;
   tools: SandboxTools;
   slots: SlotTable;

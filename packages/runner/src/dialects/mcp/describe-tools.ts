@@ -18,7 +18,7 @@ import type { Agreement } from "./revisions.ts";
 
 const MAX_PAGES = 200;
 const MAX_TOOLS = 2_000;
-/** For all tools together, as JSON text. */
+/** The limit for all tools together, as JSON text. */
 const MAX_CHARS = 16_000_000;
 const MAX_WARNINGS = 100;
 const DESCRIPTION_CHARS = 4_000;
