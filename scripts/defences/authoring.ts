@@ -102,7 +102,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     defence: "dev: frames are shown without secrets",
     file: "packages/runner/src/processes/frame-taps.ts",
     from: "if (this.#secrets.size > known_count)",
-    to: "if (this.#secrets.size < before)",
+    to: "if (this.#secrets.size < known_count)",
     tests: FRAME_TAPS_TESTS,
   },
   {

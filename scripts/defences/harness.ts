@@ -212,7 +212,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     defence: "session.portable: the model of the next turn sees a transcript",
     file: "packages/session/src/sessions/blocks.ts",
     from: 'return createEntry("message", { role: "assistant", content: content as Json });',
-    to: 'return entry("event", { name: "thinking", data: { content: content as Json } });',
+    to: 'return createEntry("event", { name: "thinking", data: { content: content as Json } });',
     tests: HOSTED_TESTS,
     only: "shows the model of the next turn",
   },

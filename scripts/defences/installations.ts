@@ -18,8 +18,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: packages and bindings are stored in one transaction",
     file: INSTALLATIONS,
-    from: "        const stored = await writeClaimed(changes, (expected_revision) =>\n",
-    to: "        await store.installations.commit({ packages, moved: [], created: [] });\n        const stored = await writeClaimed(changes, (expected_revision) =>\n",
+    from: "        const stored = await writeClaimed(\n",
+    to: "        await store.installations.commit({ packages, moved: [], created: [] });\n        const stored = await writeClaimed(\n",
     tests: INSTALLATIONS_TESTS,
   },
   {

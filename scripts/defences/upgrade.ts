@@ -2,9 +2,14 @@
 import type { Mutant } from "./mutant.ts";
 
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
+const ROLLBACKS = "packages/registry/src/bindings/rollbacks.ts";
+const SOURCE = "packages/registry/src/bindings/package-source.ts";
+const BINDINGS = "packages/registry/src/bindings/bindings.ts";
 const WATCH = "packages/door/src/trials/trial-watch.ts";
 const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
 const FALL_BACK_TESTS = ["packages/door/test/invoke/fall-back.test.ts"];
+const ROLLBACK_TESTS = ["packages/registry/test/bindings/rollbacks.test.ts"];
+const SOURCE_TESTS = ["packages/registry/test/bindings/package-source.test.ts"];
 const TRIALS_TESTS = ["packages/registry/test/bindings/trials.test.ts"];
 const HELD_PERMISSIONS = "packages/registry/src/bindings/held-permissions.ts";
 const HELD_PERMISSIONS_TESTS = ["packages/registry/test/bindings/held-permissions.test.ts"];
@@ -88,7 +93,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: only the host's admin restores trust by a rollback",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "caller.actor === HOST_ADMIN ? previous.policy",
     to: 'caller.actor !== "" ? previous.policy',
     tests: UPGRADE_TESTS,
@@ -102,7 +107,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: a rollback to other bytes restores no trust",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "const is_same_content = to.package.digest === digest;",
     to: 'const is_same_content = digest !== "";',
     tests: UPGRADE_TESTS,
@@ -124,8 +129,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: --dry-run changes nothing",
     file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
-    from: 'context.out.data({ bindings: upgraded }, () => "Nothing was changed.");\n    return undefined;',
-    to: 'context.out.data({ bindings: upgraded }, () => "Nothing was changed.");',
+    from: '"There is nothing to roll back." : "Nothing was changed.",\n    );\n    return undefined;',
+    to: '"There is nothing to roll back." : "Nothing was changed.",\n    );',
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
   {
@@ -257,14 +262,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "trial: all bindings of a version are rolled back together",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "binding.trial !== undefined &&\n        binding.package_version === package_version &&",
     to: "binding.binding_id === failed.binding_id &&",
     tests: TRIALS_TESTS,
   },
   {
     defence: "rollout: a share that fails gets no more calls",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "before.share_of === undefined ? before.rollout : { traffic_percent: 0 }",
     to: "before.rollout",
     tests: TRIALS_TESTS,
@@ -322,7 +327,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: a trial returns to the bytes that it came from",
-    file: "packages/registry/src/bindings/upgrades.ts",
+    file: ROLLBACKS,
     from: "if (installed !== null && installed.digest === previous?.digest) return;",
     to: "if (installed !== null) return;",
     tests: ["packages/registry/test/bindings/trials.test.ts"],
@@ -331,7 +336,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "trial: a rollback that is not possible is reported on the binding",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));",
     to: "void [reportFailedRollback, kernel, trials, cause, toBackplaneError(error)];",
     tests: TRIALS_TESTS,
@@ -482,5 +487,75 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     to: "]",
     tests: HELD_PERMISSIONS_TESTS,
     only: "widen a second binding",
+  },
+  {
+    defence: "rollback: a package is rolled back once",
+    file: "packages/contract/src/views/rollback.ts",
+    from: "      previous.undone !== true &&\n",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollback: the version that the gateway left does not come back",
+    file: ROLLBACKS,
+    from: "if (before.rolled_back !== undefined) throw alreadyRolledBackError([before]);",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share is disabled with its binding",
+    file: BINDINGS,
+    from: "if (status !== undefined)",
+    to: "if (status === undefined)",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: settings of a binding do not change without its share",
+    file: BINDINGS,
+    from: "shares.length > 0 && Object.keys(settings).length > 0",
+    to: "shares.length > 9 && Object.keys(settings).length > 0",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share is removed with its binding",
+    file: BINDINGS,
+    from: "const rows = [binding, ...shares];",
+    to: "const rows = [binding];",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share starts with the current settings of its binding",
+    file: UPGRADES,
+    from: "if (current?.binding.generation === generation) continue;",
+    to: "if (current?.binding.generation !== null) continue;",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share of an older version gets its calls",
+    file: "packages/registry/src/bindings/rollout.ts",
+    from: "    if (share !== 0) return share;\n",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: a binding does not move to another source of its package",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "if (!is_rollback) requireBoundSource(before, from.package, checked.package);",
+    to: "",
+    tests: SOURCE_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: a second binding has the source of the first",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "requireBoundSource(other_versions[0], from.package, checked.package);",
+    to: "",
+    tests: SOURCE_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: only our own manifests name the source",
+    file: SOURCE,
+    from: "NAME_OF_SOURCE[origin]?.exec(manifest.source)?.[0]",
+    to: "(NAME_OF_SOURCE[origin] ?? /^[^@]+/).exec(manifest.source)?.[0]",
+    tests: SOURCE_TESTS,
   },
 ];

@@ -37,7 +37,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
       [CONSOLE, "prints its address on an empty home and answers requests from then on"],
       [
         "packages/api/test/auth/authenticate.test.ts",
-        "rejects a foreign Host or Origin before it checks the credential, on every path",
+        "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
       ],
     ],
   },

@@ -270,9 +270,9 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   },
   {
     defence: "tool names: names are checked again after another change",
-    file: NAMES,
-    from: "claims = await Promise.all(claims.map((claim) => claim.renew()));",
-    to: "claims = [];",
+    file: "packages/registry/src/bindings/claims.ts",
+    from: "current = await Promise.all(current.map((claim) => claim.renew()));",
+    to: "current = [];",
     tests: NAME_AUTHORITY_TESTS,
   },
   {

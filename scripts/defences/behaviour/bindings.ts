@@ -3,6 +3,7 @@ import type { Mutant } from "../mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
+const ROLLBACKS = "packages/registry/src/bindings/rollbacks.ts";
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const EFFECTS = "packages/registry/src/bindings/change-effects.ts";
 const CHECK = "packages/registry/src/bindings/check-binding.ts";
@@ -78,8 +79,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a removal is conditional on the generation",
     file: BINDINGS,
-    from: "store.bindings.remove(binding.scope, id, records, expected ?? binding.generation)",
-    to: "store.bindings.remove(binding.scope, id, records)",
+    from: "if (expected !== undefined && binding.generation !== expected) throw outdatedError(binding);",
+    to: "void outdatedError;",
     tests: BINDINGS_TESTS,
   },
   {
@@ -92,8 +93,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a removal ends the processes",
     file: BINDINGS,
-    from: "      deps.runner.retire(id);\n      void revocation.revoke(binding, tokens);\n",
-    to: "      void revocation.revoke(binding, tokens);\n",
+    from: "        deps.runner.retire(row.binding_id);\n        void revocation",
+    to: "        void revocation",
     tests: BINDINGS_TESTS,
   },
   {
@@ -191,7 +192,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: a rollback restores the settings of its target version",
-    file: UPGRADES,
+    file: ROLLBACKS,
     from: "const settings = is_same_content ? { config, secrets, policy } : {};",
     to: "const settings = is_same_content ? { secrets, policy } : {};",
     tests: UPGRADE_TESTS,

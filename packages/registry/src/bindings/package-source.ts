@@ -30,7 +30,7 @@ function withoutVersion(reference: string): string {
 }
 
 /** Throws `binding.conflict` if the two versions of the package come from different sources. */
-export function requireSameSource(bound: Binding, from: Package, to: Package): void {
+export function requireBoundSource(bound: Binding, from: Package, to: Package): void {
   if (hasSameSource(from, to)) return;
   const { binding_id, package_id } = bound;
   const [old_source, new_source] = [from, to].map((pack) => findPackageSource(pack) ?? "a local source");

@@ -37,7 +37,7 @@ import type { Claim } from "./claims.ts";
 import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
 import { isServer, type NameAuthority } from "./name-authority.ts";
-import { requireSameSource } from "./package-source.ts";
+import { requireBoundSource } from "./package-source.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -149,7 +149,7 @@ export function createBindingPlanner(
     };
     if (other_versions[0] !== undefined) {
       const from = await findExport(packages, scope.org_id, other_versions[0]);
-      requireSameSource(other_versions[0], from.package, checked.package);
+      requireBoundSource(other_versions[0], from.package, checked.package);
       const from_version = { binding: other_versions[0], checked: from };
       held.require(caller, from_version, { binding: draft, checked }, policy);
     }
@@ -162,7 +162,7 @@ export function createBindingPlanner(
     if (project_id === null) return;
     for (const bound of await listInScope({ org_id, project_id: null }, to.package_id)) {
       const from = await packages.find(org_id, bound.package_id, bound.package_version);
-      if (from !== null) requireSameSource(bound, from, to);
+      if (from !== null) requireBoundSource(bound, from, to);
     }
   }
 
@@ -241,7 +241,7 @@ export function createBindingPlanner(
     const from = await findExport(packages, before.scope.org_id, before);
     const from_version = { binding: before, checked: from };
     if (is_move) {
-      if (!is_rollback) requireSameSource(before, from.package, checked.package);
+      if (!is_rollback) requireBoundSource(before, from.package, checked.package);
       const keeps_never = set?.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
       await recordMove(before, from, checked, draft, { trust, is_rollback, grants, keeps_never, set });

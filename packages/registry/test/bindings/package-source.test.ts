@@ -5,7 +5,7 @@ import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { findPackageSource, requireSameSource } from "../../src/bindings/package-source.ts";
+import { findPackageSource, requireBoundSource } from "../../src/bindings/package-source.ts";
 
 const DIGEST = `sha256:${"0".repeat(64)}`;
 
@@ -71,11 +71,11 @@ verifies("sec.credential-destination", "accepts another version only from the sa
     [signed(vai(here), "unverified"), signed(vai(there), "verified"), false],
   ];
   for (const [index, [from, to, accepted]] of cases.entries()) {
-    const check = () => requireSameSource(bound, from, to);
+    const check = () => requireBoundSource(bound, from, to);
     if (accepted) expect(check, `case ${index}`).not.toThrow();
     else expect(check, `case ${index}`).toThrow(expect.objectContaining({ code: "binding.conflict" }));
   }
-  expect(() => requireSameSource(bound, image, other_image)).toThrow(
+  expect(() => requireBoundSource(bound, image, other_image)).toThrow(
     expect.objectContaining({
       message: expect.stringContaining("is bound from image:x.test/acme/server (bind_1)"),
       fix: expect.stringContaining("backplane binding remove bind_1"),
