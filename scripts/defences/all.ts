@@ -37,6 +37,7 @@ import { PLUGIN_DEFENCES } from "./plugins.ts";
 import { PROCESS_DEFENCES } from "./processes.ts";
 import { PROGRESS_DEFENCES } from "./progress.ts";
 import { PYTHON_DEFENCES } from "./python.ts";
+import { ROLLOUT_DEFENCES } from "./rollout.ts";
 import { SANDBOX_DEFENCES } from "./sandbox.ts";
 import { SIGNATURE_DEFENCES } from "./signatures.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
@@ -67,6 +68,7 @@ export const MUTANTS: Mutant[] = [
   ...PYTHON_DEFENCES,
   ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
+  ...ROLLOUT_DEFENCES,
   ...MARKETPLACE_DEFENCES,
   ...INSTALLATION_DEFENCES,
   ...PLUGIN_DEFENCES,

@@ -3,13 +3,9 @@ import type { Mutant } from "./mutant.ts";
 
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
 const ROLLBACKS = "packages/registry/src/bindings/rollbacks.ts";
-const SOURCE = "packages/registry/src/bindings/package-source.ts";
-const BINDINGS = "packages/registry/src/bindings/bindings.ts";
 const WATCH = "packages/door/src/trials/trial-watch.ts";
 const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
 const FALL_BACK_TESTS = ["packages/door/test/invoke/fall-back.test.ts"];
-const ROLLBACK_TESTS = ["packages/registry/test/bindings/rollbacks.test.ts"];
-const SOURCE_TESTS = ["packages/registry/test/bindings/package-source.test.ts"];
 const TRIALS_TESTS = ["packages/registry/test/bindings/trials.test.ts"];
 const HELD_PERMISSIONS = "packages/registry/src/bindings/held-permissions.ts";
 const HELD_PERMISSIONS_TESTS = ["packages/registry/test/bindings/held-permissions.test.ts"];
@@ -73,8 +69,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a request for other content replaces the waiting request",
     file: UPGRADES,
-    from: "before.held_upgrade?.digest !== checked.package.digest",
-    to: "before.held_upgrade?.package_version !== checked.package.version",
+    from: "held_upgrade?.digest === checked.package.digest &&",
+    to: "held_upgrade?.package_version === checked.package.version &&",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {
@@ -487,75 +483,5 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     to: "]",
     tests: HELD_PERMISSIONS_TESTS,
     only: "widen a second binding",
-  },
-  {
-    defence: "rollback: a package is rolled back once",
-    file: "packages/contract/src/views/rollback.ts",
-    from: "      previous.undone !== true &&\n",
-    to: "",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollback: the version that the gateway left does not come back",
-    file: ROLLBACKS,
-    from: "if (before.rolled_back !== undefined) throw alreadyRolledBackError([before]);",
-    to: "",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollout: a share is disabled with its binding",
-    file: BINDINGS,
-    from: "if (status !== undefined)",
-    to: "if (status === undefined)",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollout: settings of a binding do not change without its share",
-    file: BINDINGS,
-    from: "shares.length > 0 && Object.keys(settings).length > 0",
-    to: "shares.length > 9 && Object.keys(settings).length > 0",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollout: a share is removed with its binding",
-    file: BINDINGS,
-    from: "const rows = [binding, ...shares];",
-    to: "const rows = [binding];",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollout: a share starts with the current settings of its binding",
-    file: UPGRADES,
-    from: "if (current?.binding.generation === generation) continue;",
-    to: "if (current?.binding.generation !== null) continue;",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "rollout: a share of an older version gets its calls",
-    file: "packages/registry/src/bindings/rollout.ts",
-    from: "    if (share !== 0) return share;\n",
-    to: "",
-    tests: ROLLBACK_TESTS,
-  },
-  {
-    defence: "sec.credential-destination: a binding does not move to another source of its package",
-    file: "packages/registry/src/bindings/plan-change.ts",
-    from: "if (!is_rollback) requireBoundSource(before, from.package, checked.package);",
-    to: "",
-    tests: SOURCE_TESTS,
-  },
-  {
-    defence: "sec.credential-destination: a second binding has the source of the first",
-    file: "packages/registry/src/bindings/plan-change.ts",
-    from: "requireBoundSource(other_versions[0], from.package, checked.package);",
-    to: "",
-    tests: SOURCE_TESTS,
-  },
-  {
-    defence: "sec.credential-destination: only our own manifests name the source",
-    file: SOURCE,
-    from: "NAME_OF_SOURCE[origin]?.exec(manifest.source)?.[0]",
-    to: "(NAME_OF_SOURCE[origin] ?? /^[^@]+/).exec(manifest.source)?.[0]",
-    tests: SOURCE_TESTS,
   },
 ];

@@ -71,6 +71,8 @@ export {
 export { compareProvenance, describeProvenance } from "./views/describe-provenance.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
 export type * from "./views/plugins.ts";
+export { formatHeldFlags } from "./views/held-upgrade.ts";
+export { findPackageSource } from "./views/package-source.ts";
 export { selectRollback } from "./views/rollback.ts";
 export { isPartError, toLeftOut } from "./views/unusable-parts.ts";
 export {

@@ -6,7 +6,7 @@ export {
   loginCommand,
   serverUrl,
 } from "./bindings/remote-server.ts";
-export { pickBinding, sortByPrecedence, sortProjectFirst, takesTraffic } from "./bindings/rollout.ts";
+export { pickBinding, sortForListing, sortProjectFirst, takesTraffic } from "./bindings/rollout.ts";
 export type { TrialFailure } from "./bindings/rollbacks.ts";
 export { createCachedConfig } from "./config/cached-config.ts";
 export { auditDroppedCredentials, createConfig, maskValue } from "./config/config.ts";

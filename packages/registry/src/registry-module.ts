@@ -10,6 +10,7 @@ import { createBindingPlanner } from "./bindings/plan-change.ts";
 import { createVersionProbe } from "./bindings/probe-versions.ts";
 import { createUpgradeCandidates, type UpgradeCandidates } from "./bindings/upgrade-candidates.ts";
 import { createRollbacks, type Rollbacks } from "./bindings/rollbacks.ts";
+import { createChangeWriter } from "./bindings/store-changes.ts";
 import { createUpgrades } from "./bindings/upgrades.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
@@ -81,9 +82,10 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });
   const versions = createVersionProbe({ deps, policies, tokens, definitions });
-  const upgrades = createUpgrades({ deps, planner, effects, versions, revocation });
-  const rollbacks = createRollbacks({ deps, planner, effects });
-  const bindings = createBindings({ deps, planner, effects, versions, upgrades, rollbacks, revocation });
+  const storeChanges = createChangeWriter(deps, planner, revocation);
+  const upgrades = createUpgrades({ deps, planner, effects, versions, storeChanges });
+  const rollbacks = createRollbacks({ deps, planner, effects, storeChanges });
+  const bindings = createBindings({ deps, planner, effects, versions, upgrades, rollbacks, storeChanges });
   const installations = createInstallations({
     deps,
     rows,

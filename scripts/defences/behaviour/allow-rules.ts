@@ -243,8 +243,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "approval = never: an upgrade that can do more drops it",
     file: PLAN,
-    from: "      if (loss !== null) {\n",
-    to: "      if (loss === undefined) {\n",
+    from: "(await waivers.findLoss(checked, draft, moved_from)) !== null",
+    to: "(await waivers.findLoss(checked, draft, moved_from)) === undefined",
     tests: WAIVED_APPROVALS_TESTS,
   },
   {

@@ -154,6 +154,10 @@ const HeldUpgradeSchema = z.object({
   permissions: z.array(z.string()),
   requested_by: z.string(),
   requested_at: TimestampSchema,
+  /** The requested share of the calls, if it is less than 100. */
+  percent: z.number().optional(),
+  /** The requested length of the trial, if it is not the default. */
+  trial_seconds: z.int().optional(),
 });
 
 /** The last version that the gateway itself rolled back. */

@@ -82,6 +82,10 @@ export const SignatureStateSchema = z.object({
   signed_at: TimestampSchema.nullable(),
   /** The error code that the package would get where a signature is required. */
   reason: z.string().nullable(),
+  /** Valid signatures by other keys. They count when the first key is revoked or expires. */
+  further: z
+    .array(z.object({ key_id: z.string(), key_name: z.string(), signed_at: TimestampSchema }))
+    .optional(),
 });
 
 export type TrustedKey = z.infer<typeof TrustedKeySchema>;

@@ -10,6 +10,10 @@ export const WaitingUpgradeSchema = z.object({
   version: z.string(),
   /** The version that requests the permissions, or that the gateway could not return to. */
   other_version: z.string(),
+  /** The requested share of the calls, if it is less than 100. */
+  percent: z.number().optional(),
+  /** The requested length of the trial, if it is not the default. */
+  trial_seconds: z.int().optional(),
   scope: z.object({ org_id: z.string(), project_id: z.string().nullable() }),
   binding_ids: z.array(z.string()),
   since: TimestampSchema,

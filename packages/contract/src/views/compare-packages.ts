@@ -5,6 +5,7 @@ import { canonicalJson, isObject, type Json } from "../values/json.ts";
 import { compareRisk, RISK_OF_EFFECT } from "../vocabulary/risk.ts";
 import { FILESYSTEM_ACCESS, isSelfDescribing } from "../vocabulary/vocabulary.ts";
 import { compareProvenance } from "./describe-provenance.ts";
+import { findPackageSource } from "./package-source.ts";
 import { neutralChange, type PackageChange, riskierChange } from "./package-change.ts";
 
 type Permissions = NonNullable<Package["manifest"]["runtime"]["permissions"]>;
@@ -27,6 +28,7 @@ export function comparePackages(before: Package, after: Package): PackageChange[
     ...(removed === "" ? [] : [neutralChange(`It no longer has ${removed}.`)]),
     ...permissionChanges("It", old.runtime.permissions, next.runtime.permissions),
     ...compareProvenance(before, after),
+    ...compareOrigins(before, after),
   ];
   for (const [id, item] of nextExports) {
     const earlier = oldExports.get(id);
@@ -46,9 +48,30 @@ export function comparePackages(before: Package, after: Package): PackageChange[
   if (isSelfDescribing(next.runtime.protocol))
     changes.push(
       neutralChange(
-        "Its tools are read when it starts; a tool whose definition has changed is hidden until you accept it.",
+        "Its tools are read when it starts. Their definitions at the first start are accepted with the upgrade; a tool that changes later is hidden until you accept it.",
       ),
     );
+  return changes;
+}
+
+/** Changes of the signature and of the source. */
+function compareOrigins(before: Package, after: Package): PackageChange[] {
+  const changes: PackageChange[] = [];
+  const [old, next] = [before.signature, after.signature];
+  const was_signed = old !== undefined && old.key_id !== null;
+  if (was_signed && next?.state !== "verified")
+    changes.push(
+      riskierChange(
+        `It has no valid signature of a trusted key; ${before.version} was signed with ${old.key_name}.`,
+      ),
+    );
+  else if (was_signed && old.key_id !== next?.key_id)
+    changes.push(neutralChange(`It is signed with ${next?.key_name} instead of ${old.key_name}.`));
+  const [old_source, next_source] = [before, after].map(
+    (pack) => findPackageSource(pack) ?? `local files of ${pack.installed_by}`,
+  );
+  if (findPackageSource(before) !== findPackageSource(after))
+    changes.push(riskierChange(`It comes from ${next_source} instead of ${old_source}.`));
   return changes;
 }
 
@@ -64,7 +87,9 @@ function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSI
     );
   } else {
     if (domains.added !== "") changes.push(riskierChange(`${who} will be able to reach ${domains.added}.`));
-    if (domains.removed !== "")
+    if (old.allowed_domains !== undefined && next.allowed_domains === undefined && next.network === "egress")
+      changes.push(riskierChange(`${who} will be able to reach every domain that the gateway allows.`));
+    else if (domains.removed !== "")
       changes.push(neutralChange(`${who} will no longer reach ${domains.removed}.`));
   }
   if (old.filesystem !== next.filesystem)

@@ -91,5 +91,39 @@ test("does not call a change riskier when the version can do less", () => {
 
 test("explains that the tools of a server are known only when it runs", () => {
   const server = createPackage([], {}, "mcp.stdio");
-  expect(describeChanges(server, server)).toEqual([expect.stringContaining("is hidden until you accept it")]);
+  expect(describeChanges(server, server)).toEqual([
+    expect.stringContaining("a tool that changes later is hidden until you accept it"),
+  ]);
+});
+
+test("warns when a version is not signed any more or comes from another source", () => {
+  const verified = { state: "verified", key_id: "ed25519:1", key_name: "Acme" };
+  const oci = { reference: "oci://registry.test/acme/dev:1" };
+  const signed = {
+    ...createPackage([]),
+    version: "1.0.0",
+    signature: verified,
+    origin: "oci",
+    oci,
+  } as Package;
+  const upload = { ...createPackage([]), origin: "upload", installed_by: "key_1" } as Package;
+  expect(describeChanges(signed, upload)).toEqual([
+    "Riskier: It has no valid signature of a trusted key; 1.0.0 was signed with Acme.",
+    "Riskier: It comes from local files of key_1 instead of oci:registry.test/acme/dev.",
+  ]);
+  const by_other = {
+    ...signed,
+    signature: { ...verified, key_id: "ed25519:2", key_name: "Next" },
+  } as Package;
+  expect(describeChanges(signed, by_other)).toEqual(["It is signed with Next instead of Acme."]);
+  expect(describeChanges(signed, signed)).toEqual([]);
+});
+
+test("warns when a version no longer limits its domains", () => {
+  const network = { ...NONE, network: "egress" };
+  const before = createPackage([{ id: "search", permissions: { ...network, allowed_domains: ["a.test"] } }]);
+  const after = createPackage([{ id: "search", permissions: network }]);
+  expect(describeChanges(before, after)).toEqual([
+    "Riskier: search will be able to reach every domain that the gateway allows.",
+  ]);
 });

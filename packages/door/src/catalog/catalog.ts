@@ -6,7 +6,7 @@
 
 import type { CatalogEntry, MaybePromise } from "@backplane/contract";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "@backplane/ports";
-import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } from "@backplane/registry";
+import { type ExportPlan, type ExportPlans, type Policies, sortForListing } from "@backplane/registry";
 import { findListingDenial } from "../admission/visibility.ts";
 import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
@@ -110,7 +110,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     // A caller without a project can call only org-wide bindings by name, so it never uses the secrets of a project.
     const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
     for (const group of groupByCandidate(selectUsable(eligible, scope))) {
-      const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);
+      const ordered = group.length === 1 ? group : (sortForListing(group) as typeof group);
       const planned = plans.get(ordered[0], scope);
       const plan = planned instanceof Promise ? await planned : planned;
       sources.push({ ...candidateOf(ordered), plan });

@@ -324,13 +324,13 @@ verifies(
 test("ends a call that is cancelled while the version is rolled back", async () => {
   const { fixture } = await createTrialKernel();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const { bindings } = fixture.store;
-  const updateAll = bindings.updateAll.bind(bindings);
+  const { installations } = fixture.store;
+  const commit = installations.commit.bind(installations);
   let rolling = false;
-  bindings.updateAll = async (...change) => {
+  installations.commit = async (...change) => {
     rolling = true;
     await released;
-    return await updateAll(...change);
+    return await commit(...change);
   };
   endCandidate(fixture, CRASHED);
   const { id, settled } = await fixture.kernel.invocations.invoke(admin, { export_id: "greet", input: {} });

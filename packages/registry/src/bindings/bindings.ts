@@ -8,7 +8,6 @@ import {
   type Binding,
   type BindingCreate,
   type BindingPatch,
-  codeOf,
   type JsonObject,
 } from "@backplane/contract";
 import {
@@ -22,15 +21,15 @@ import {
 } from "@backplane/ports";
 import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
-import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
-import { type Claim, createClaim, writeClaimed } from "./claims.ts";
+import { type Claim, createClaim } from "./claims.ts";
 import { requireRemovable } from "./name-authority.ts";
-import { type BindingPlanner, type PlannedMove, toUpdate } from "./plan-change.ts";
+import type { BindingPlanner, PlannedMove } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 import { outdatedError, type Rollbacks } from "./rollbacks.ts";
+import { isConflictOf, type StoreChanges } from "./store-changes.ts";
 import type { Upgrades } from "./upgrades.ts";
 import { createWaitingUpgrades } from "./waiting-upgrades.ts";
 
@@ -45,7 +44,7 @@ interface BindingsDeps {
   versions: VersionProbe;
   upgrades: Upgrades;
   rollbacks: Pick<Rollbacks, "rollback" | "rollbackPackage">;
-  revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
+  storeChanges: StoreChanges;
 }
 
 export function createBindings({
@@ -55,7 +54,7 @@ export function createBindings({
   versions,
   upgrades,
   rollbacks,
-  revocation,
+  storeChanges,
 }: BindingsDeps): Kernel["bindings"] {
   const { store } = deps;
 
@@ -63,12 +62,8 @@ export function createBindings({
     requireOperator(caller, "bind exports");
     const change = await planner.create(caller, body);
     await versions.requireStart([change], operation);
-    const { before, row, records } = change;
-    await writeClaimed([change.names], (expected_revision) =>
-      before === null
-        ? store.bindings.create(row, records, expected_revision)
-        : store.bindings.updateAll([{ row, expected: before.generation, records }], expected_revision),
-    );
+    const { row } = change;
+    await storeChanges(caller, [change]);
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -96,11 +91,15 @@ export function createBindings({
       const { claim, moved } = await planShareChanges(caller, before, body);
       const changes = [change, ...moved];
       try {
-        await writeClaimed([claim, ...changes.map(({ names }) => names)], (expected_revision) =>
-          store.bindings.updateAll(changes.map(toUpdate), expected_revision),
-        );
+        await storeChanges(caller, changes, { claims: [claim] });
       } catch (error) {
-        if (isConflictOf(error, changes)) continue;
+        if (
+          isConflictOf(
+            error,
+            changes.flatMap(({ row, replaced = [] }) => [row, ...replaced]),
+          )
+        )
+          continue;
         throw error;
       }
       await effects.apply(caller, changes, operation);
@@ -163,7 +162,6 @@ export function createBindings({
       // A share without its binding would keep its part of the calls and leave the others without a version.
       const shares = await listShares(binding);
       const rows = [binding, ...shares];
-      const tokens = await Promise.all(rows.map((row) => revocation.readTokens(row)));
       const waiting = await countWaiting(binding);
       const removed = rows.map((row) => {
         const details = row === binding ? waiting : {};
@@ -172,16 +170,11 @@ export function createBindings({
       });
       try {
         // Removes only the generations that were checked: an admin may have named the server since then.
-        await writeClaimed([await claimShares(binding, shares, () => true)], (expected_revision) =>
-          store.installations.commit({ packages: [], moved: [], created: [], removed, expected_revision }),
-        );
+        const claims = [await claimShares(binding, shares, () => true)];
+        await storeChanges(caller, [], { claims, removed });
       } catch (error) {
-        if (isConflictOf(error, removed)) continue;
+        if (isConflictOf(error, rows)) continue;
         throw error;
-      }
-      for (const [index, row] of rows.entries()) {
-        deps.runner.retire(row.binding_id);
-        void revocation.revoke(row, tokens[index]!);
       }
       await effects.announce(caller, rows);
       return;
@@ -238,13 +231,6 @@ export function createBindings({
 
 function takesCalls({ rollout }: Binding): boolean {
   return rollout.traffic_percent > 0;
-}
-
-/** Whether one of the rows was changed or removed after it was read. */
-function isConflictOf(error: unknown, changes: readonly { row: Binding }[]): boolean {
-  if (codeOf(error) !== "binding.conflict") return false;
-  const { details } = error as BackplaneError;
-  return changes.some(({ row }) => row.binding_id === details?.binding_id);
 }
 
 function rolloutInProgressError(

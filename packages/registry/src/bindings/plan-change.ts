@@ -10,21 +10,12 @@ import {
   type BindingPatch,
   type BindingPolicy,
   boundServerName,
-  canonicalJson,
   definedFields,
   type JsonObject,
   type Package,
 } from "@backplane/contract";
-import {
-  buildAudit,
-  type Caller,
-  type ChangeRecords,
-  HOST_ADMIN,
-  hasRole,
-  type KernelDeps,
-  requireWholeOrg,
-} from "@backplane/ports";
-import { lowersIsolation } from "../grant/execution-class.ts";
+import { type Caller, type ChangeRecords, hasRole, type KernelDeps, requireWholeOrg } from "@backplane/ports";
+import { type BuildRecords, createBindingRecords } from "./binding-records.ts";
 import {
   type CheckedExport,
   checkBinding,
@@ -37,7 +28,9 @@ import type { Claim } from "./claims.ts";
 import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
 import { isServer, type NameAuthority } from "./name-authority.ts";
-import { requireBoundSource } from "./package-source.ts";
+import { requireClassAccess, requireHostAccess, requireMountAccess } from "./host-access.ts";
+import { requireBoundSource } from "./bound-source.ts";
+import { createSignedVersions } from "./signed-versions.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -48,6 +41,8 @@ export interface PlannedChange {
   checked: CheckedExport;
   /** The names that were checked; null if none had to be checked. */
   names: Claim | null;
+  /** Shares of ended rollouts that are removed with the change, because the binding may need their version. */
+  replaced?: readonly Binding[];
   records: ChangeRecords;
 }
 
@@ -92,7 +87,9 @@ export interface BindingPlanner {
     action: string,
     options?: PatchOptions,
   ): Promise<PlannedMove>;
-  buildRecords(caller: Caller, row: Binding, action: string, further_details?: JsonObject): ChangeRecords;
+  buildRecords: BuildRecords;
+  /** The removals of the bindings that the changes replace, each once. */
+  planRemovals(caller: Caller, changes: readonly PlannedChange[]): { row: Binding; records: ChangeRecords }[];
 }
 
 /** `packages` also finds packages that are installed in the same transaction. */
@@ -104,15 +101,21 @@ export function createBindingPlanner(
   authority: NameAuthority,
 ): BindingPlanner {
   const { store } = deps;
+  const signed = createSignedVersions(deps);
+  const buildRecords = createBindingRecords(deps);
   const held = createHeldPermissions(deps);
 
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
     const checked = await findExport(packages, scope.org_id, body);
     if (!hasRole(caller.role, "admin")) await requireSourceOfOrg(scope, checked.package);
-    const other_versions = (await listInScope(scope, body.package_id)).filter(
-      ({ export_id, package_version }) =>
-        export_id === body.export_id && package_version !== body.package_version,
+    await signed.require(caller, null, checked.package);
+    const of_export = (await listInScope(scope, body.package_id)).filter(
+      ({ export_id }) => export_id === body.export_id,
+    );
+    const replaced = of_export.filter(isEndedShare);
+    const other_versions = of_export.filter(
+      (binding) => !isEndedShare(binding) && binding.package_version !== body.package_version,
     );
     const { config, secrets, policy, package_version } = body;
     // A binding with less than 100 percent is part of a rollout, and so is the new binding.
@@ -150,11 +153,13 @@ export function createBindingPlanner(
     if (other_versions[0] !== undefined) {
       const from = await findExport(packages, scope.org_id, other_versions[0]);
       requireBoundSource(other_versions[0], from.package, checked.package);
+      await signed.require(caller, from.package, checked.package);
       const from_version = { binding: other_versions[0], checked: from };
       held.require(caller, from_version, { binding: draft, checked }, policy);
     }
     const { row, names } = await checkDraft(caller, checked, draft, null);
-    return { before: null, row, checked, names, records: buildRecords(caller, row, "binding.create") };
+    const records = buildRecords(caller, row, "binding.create");
+    return { before: null, row, checked, names, records, replaced };
   }
 
   /** Policies of the org match tools by name, and a binding of a project takes the names from a binding of the org. */
@@ -185,15 +190,16 @@ export function createBindingPlanner(
     settings: SettingsByExport,
     grants = false,
   ): Promise<PlannedMove[]> {
-    for (const { export_id, binding_id } of older) {
-      const duplicate = older.find(
+    const moving = older.filter((binding) => !isEndedShare(binding));
+    for (const { export_id, binding_id } of moving) {
+      const duplicate = moving.find(
         (binding) => binding.export_id === export_id && binding.binding_id !== binding_id,
       );
       if (duplicate !== undefined)
-        throw severalVersionsError(older.filter((binding) => binding.export_id === export_id));
+        throw severalVersionsError(moving.filter((binding) => binding.export_id === export_id));
     }
     const moves: PlannedMove[] = [];
-    for (const before of older) {
+    for (const before of moving) {
       const { config, secrets, policy } = settings[before.export_id] ?? {};
       const to = await findExport(packages, before.scope.org_id, { ...before, package_version });
       const carried = carrySettings(await credentials.withoutOldCredentials(before, to), to);
@@ -241,10 +247,22 @@ export function createBindingPlanner(
     const from = await findExport(packages, before.scope.org_id, before);
     const from_version = { binding: before, checked: from };
     if (is_move) {
-      if (!is_rollback) requireBoundSource(before, from.package, checked.package);
-      const keeps_never = set?.approval === "never" && !is_rollback;
+      // A rollback returns to bytes that were in use before.
+      if (!is_rollback) {
+        requireBoundSource(before, from.package, checked.package);
+        await signed.require(caller, from.package, checked.package);
+      }
+      const sets_never = set?.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
-      await recordMove(before, from, checked, draft, { trust, is_rollback, grants, keeps_never, set });
+      const may_waive = is_rollback || hasRole(caller.role, "admin");
+      await recordMove(before, from, checked, draft, {
+        trust,
+        is_rollback,
+        grants,
+        sets_never,
+        may_waive,
+        set,
+      });
     }
     const other_versions =
       is_rollback || is_move || body.policy === undefined ? [] : await findOtherVersions(before);
@@ -252,13 +270,15 @@ export function createBindingPlanner(
     const { row, names } = await checkDraft(caller, checked, draft, from_version);
     if (is_move && before.status === "active" && row.status === "inactive")
       throw missingSecretsError(before, row);
-    return {
-      before,
-      row,
-      checked,
-      names,
-      records: buildRecords(caller, row, action, describeRename(checked, before, row)),
-    };
+    const records = buildRecords(caller, row, action, describeRename(checked, before, row));
+    const replaced = is_move ? await findEndedShares(before) : [];
+    return { before, row, checked, names, records, replaced };
+  }
+
+  async function findEndedShares({ scope, package_id, export_id, binding_id }: Binding): Promise<Binding[]> {
+    return (await listInScope(scope, package_id)).filter(
+      (other) => isEndedShare(other) && other.export_id === export_id && other.binding_id !== binding_id,
+    );
   }
 
   /** The other versions in which the export of this binding is bound in the same scope. */
@@ -284,13 +304,17 @@ export function createBindingPlanner(
       trust,
       is_rollback,
       grants,
-      keeps_never,
+      sets_never,
+      may_waive,
       set,
     }: {
       trust: readonly string[];
       is_rollback: boolean;
       grants: boolean;
-      keeps_never: boolean;
+      /** The change itself waives approval, for the new version. */
+      sets_never: boolean;
+      /** The caller may waive approval, so a waiver can be kept for other bytes. */
+      may_waive: boolean;
       set: BindingPolicy | undefined;
     },
   ): Promise<void> {
@@ -299,11 +323,10 @@ export function createBindingPlanner(
         ? { policy: draft.policy, withheld: [], limited: [] }
         : withholdPermissions(draft.policy, from.export.permissions, checked.export.permissions, set);
     draft.policy = narrowed.policy;
-    if (draft.policy.approval === "never" && !keeps_never) {
+    if (draft.policy.approval === "never" && !sets_never) {
       // A rollback returns to a grant that the operator has trusted before.
       const moved_from = is_rollback ? null : { binding: before, checked: from };
-      const loss = await waivers.findLoss(checked, draft, moved_from);
-      if (loss !== null) {
+      if (!may_waive || (await waivers.findLoss(checked, draft, moved_from)) !== null) {
         const { approval: _never, ...fields } = draft.policy;
         draft.policy = fields;
       }
@@ -374,52 +397,17 @@ export function createBindingPlanner(
     return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
 
-  function buildRecords(
-    caller: Caller,
-    row: Binding,
-    action: string,
-    further_details: JsonObject = {},
-  ): ChangeRecords {
-    const summary = {
-      package_id: row.package_id,
-      package_version: row.package_version,
-      export_id: row.export_id,
-      status: row.status,
-      generation: row.generation,
-    };
-    const lowered: JsonObject =
-      row.class_lowered_by === null || row.policy.class === undefined
-        ? {}
-        : { class: row.policy.class, class_lowered_by: row.class_lowered_by };
-    // A change to an org-wide binding is reported in the project from which it was made.
-    const scope = row.scope.project_id === null ? caller.scope : row.scope;
-    const { previous } = row;
-    // Only the change that moved the binding reports the move.
-    const moved: JsonObject =
-      previous === undefined || previous.generation !== row.generation - 1
-        ? {}
-        : {
-            from_version: previous.package_version,
-            trust_dropped: previous.trust_dropped,
-            permissions_held: previous.permissions_held,
-          };
-    const details = { ...summary, ...lowered, ...moved, ...further_details };
-    return {
-      events: [
-        {
-          id: deps.ids.next("event"),
-          type: "binding.changed",
-          scope,
-          occurred_at: deps.clock.now(),
-          subject: { kind: "binding", id: row.binding_id },
-          summary: { ...summary, action },
-        },
-      ],
-      audit: buildAudit(deps, caller, action, row.binding_id, details, scope),
-    };
+  function planRemovals(caller: Caller, changes: readonly PlannedChange[]) {
+    const replaced = new Map(
+      changes.flatMap((change) => (change.replaced ?? []).map((row) => [row.binding_id, row] as const)),
+    );
+    return [...replaced.values()].map((row) => {
+      const records = buildRecords(caller, { ...row, status: "disabled" }, "binding.remove");
+      return { row, records };
+    });
   }
 
-  return { resolveScope, listInScope, create, moveAll, patch, buildRecords };
+  return { resolveScope, listInScope, create, moveAll, patch, buildRecords, planRemovals };
 }
 
 /**
@@ -440,57 +428,21 @@ function describeRename({ package: pack }: CheckedExport, before: Binding, row: 
   return isServer(pack) && former_name !== boundServerName(row) ? { former_name } : {};
 }
 
+export function isMove(change: PlannedChange): change is PlannedMove {
+  return change.before !== null;
+}
+
+/** A rollout that was rolled back leaves its share without calls, so that calls in flight can finish. */
+export function isEndedShare({ share_of, rollout }: Binding): boolean {
+  return share_of !== undefined && rollout.traffic_percent === 0;
+}
+
 export function toUpdate({ before, row, records }: PlannedMove): {
   row: Binding;
   expected: number;
   records: ChangeRecords;
 } {
   return { row, expected: before.generation, records };
-}
-
-/** A mount gives a plugin access to the host's disk, which no org owns, so only the host's admin may add one. */
-function requireMountAccess(caller: Caller, draft: Binding, before: Binding | null): void {
-  if (caller.actor === HOST_ADMIN || (draft.policy.mounts ?? []).length === 0) return;
-  const unchanged = before !== null && before.package_version === draft.package_version;
-  const allowed = new Set(unchanged ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
-  if (draft.policy.mounts?.every((mount) => allowed.has(canonicalJson(mount)))) return;
-  throw new BackplaneError("policy.denied", "Only the admin token may mount a folder on the host.", {
-    fix: "Leave policy.mounts unchanged, or ask the operator of the gateway.",
-  });
-}
-
-/** With host_target, the code of the package runs as the gateway's own user, and a new version is new code. */
-function requireHostAccess(caller: Caller, draft: Binding, before: Binding | null): void {
-  if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
-  const unchanged = before !== null && before.package_version === draft.package_version;
-  if (unchanged && before.policy.host_target === true) return;
-  throw new BackplaneError("policy.denied", "Only the admin token may let tools run on the host.", {
-    fix: "Leave policy.host_target out, or ask the operator of the gateway.",
-  });
-}
-
-function requireClassAccess(
-  caller: Caller,
-  checked: CheckedExport,
-  draft: Binding,
-  before: Binding | null,
-): string | null {
-  const isolation = draft.policy.class;
-  if (isolation === undefined || !lowersIsolation(isolation, checked.export)) return null;
-  const unchanged = before !== null && before.class_lowered_by !== null && before.policy.class === isolation;
-  if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;
-  if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
-  // Inline code can do everything that the gateway can, in every org.
-  if (isolation === "inline" && caller.actor !== HOST_ADMIN) {
-    throw new BackplaneError(
-      "binding.class_forbidden",
-      "Only the admin token may run code inline, in the gateway's own process.",
-      {
-        fix: "Use class worker, or ask the operator of the gateway.",
-      },
-    );
-  }
-  return caller.actor;
 }
 
 function severalVersionsError(bindings: readonly Binding[]): BackplaneError {

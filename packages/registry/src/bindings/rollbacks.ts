@@ -24,14 +24,15 @@ import {
 } from "@backplane/ports";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
-import { writeClaimed } from "./claims.ts";
 import { carrySettings } from "./move-binding.ts";
-import { type BindingPlanner, type PlannedMove, toUpdate } from "./plan-change.ts";
+import type { BindingPlanner, PlannedMove } from "./plan-change.ts";
+import { isConflictOf, type StoreChanges } from "./store-changes.ts";
 
 interface RollbacksDeps {
   deps: KernelDeps;
   planner: BindingPlanner;
   effects: ChangeEffects;
+  storeChanges: StoreChanges;
 }
 
 /** Why a trial ends, and the call that revealed the failure. */
@@ -45,7 +46,7 @@ export interface Rollbacks extends Pick<Kernel["bindings"], "rollback" | "rollba
   rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
 }
 
-export function createRollbacks({ deps, planner, effects }: RollbacksDeps): Rollbacks {
+export function createRollbacks({ deps, planner, effects, storeChanges }: RollbacksDeps): Rollbacks {
   const { store, clock, runner } = deps;
   const now = () => new Date(clock.now()).toISOString();
 
@@ -71,11 +72,13 @@ export function createRollbacks({ deps, planner, effects }: RollbacksDeps): Roll
     // Undoing the gateway's own rollback would return to the version that failed, without a trial.
     if (before.rolled_back !== undefined) throw alreadyRolledBackError([before]);
     const change = await planRollback(caller, before);
-    const { row, records } = change;
-    const written = await writeClaimed([change.names], (expected_revision) =>
-      store.bindings.update(row, before.generation, records, expected_revision),
-    );
-    if (!written) throw outdatedError((await getBound(caller, id)).binding);
+    const { row } = change;
+    try {
+      await storeChanges(caller, [change]);
+    } catch (error) {
+      if (isConflictOf(error, [row])) throw outdatedError((await getBound(caller, id)).binding);
+      throw error;
+    }
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -107,10 +110,7 @@ export function createRollbacks({ deps, planner, effects }: RollbacksDeps): Roll
     if (upgraded.length === 0) throw nothingToRollBackError(package_id, existing);
     const changes: PlannedMove[] = [];
     for (const before of upgraded) changes.push(await planRollback(caller, before));
-    await writeClaimed(
-      changes.map(({ names }) => names),
-      (expected_revision) => store.bindings.updateAll(changes.map(toUpdate), expected_revision),
-    );
+    await storeChanges(caller, changes);
     await effects.apply(caller, changes, operation);
     const rows = changes.map(({ row }) => row);
     await effects.announce(caller, rows);
@@ -260,10 +260,7 @@ export function createRollbacks({ deps, planner, effects }: RollbacksDeps): Roll
       throw error;
     }
     try {
-      await writeClaimed(
-        changes.map(({ names }) => names),
-        (expected_revision) => store.bindings.updateAll(changes.map(toUpdate), expected_revision),
-      );
+      await storeChanges(kernel, changes);
     } catch (error) {
       // Another gateway was faster, or an operator has changed the bindings.
       if (codeOf(error) === "binding.conflict") return false;

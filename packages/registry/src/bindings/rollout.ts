@@ -28,7 +28,7 @@ export function takesTraffic({ binding }: BoundPackage): boolean {
   return binding.status === "active" && binding.rollout.traffic_percent > 0;
 }
 
-export function sortByPrecedence(usable: readonly BoundPackage[]): BoundPackage[] {
+function sortByPrecedence(usable: readonly BoundPackage[]): BoundPackage[] {
   return [...usable].sort((a, b) => {
     const level = Number(a.binding.scope.project_id === null) - Number(b.binding.scope.project_id === null);
     if (level !== 0) return level;
@@ -39,6 +39,13 @@ export function sortByPrecedence(usable: readonly BoundPackage[]): BoundPackage[
     // A binding of this one export takes precedence over a binding of its whole package.
     return version !== 0 ? version : Number(a.whole === true) - Number(b.whole === true);
   });
+}
+
+/** Models see the definitions of the version that is in use, not those of a candidate that has a share of the calls. */
+export function sortForListing(usable: readonly BoundPackage[]): BoundPackage[] {
+  const ordered = sortByPrecedence(usable);
+  const isShare = ({ binding }: BoundPackage) => binding.share_of !== undefined;
+  return [...ordered.filter((bound) => !isShare(bound)), ...ordered.filter(isShare)];
 }
 
 /** Sorts bindings of the project before those of the org, and older bindings before newer ones. */

@@ -19,13 +19,13 @@ import {
   type Operation,
   requireOperator,
 } from "@backplane/ports";
-import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
-import { type Claim, createClaim, writeClaimed } from "./claims.ts";
+import { type Claim, createClaim } from "./claims.ts";
 import { findNewToolPermissions, requireHeldContent } from "./held-permissions.ts";
 import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
 import type { VersionProbe } from "./probe-versions.ts";
+import type { StoreChanges } from "./store-changes.ts";
 
 const DEFAULT_TRIAL = { seconds: 60, max_error_percent: 50 };
 
@@ -34,7 +34,7 @@ interface UpgradesDeps {
   planner: BindingPlanner;
   effects: ChangeEffects;
   versions: VersionProbe;
-  revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
+  storeChanges: StoreChanges;
 }
 
 export type Upgrades = Pick<Kernel["bindings"], "upgrade">;
@@ -48,7 +48,7 @@ interface UpgradeStep {
   removed: Binding[];
 }
 
-export function createUpgrades({ deps, planner, effects, versions, revocation }: UpgradesDeps): Upgrades {
+export function createUpgrades({ deps, planner, effects, versions, storeChanges }: UpgradesDeps): Upgrades {
   const { store, clock, ids, runner } = deps;
   const now = () => new Date(clock.now()).toISOString();
 
@@ -62,6 +62,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
         fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
       });
+    requireKnownSettings(body, existing);
     const shares = existing.filter(({ share_of }) => share_of !== undefined);
     requireNoOtherRollout(shares, package_version);
     const older = existing.filter(
@@ -72,7 +73,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     if (grants) requireHeldContent(moves);
     if (new_permissions === "hold") {
       const permissions = await findPermissionsToHold(moves);
-      if (permissions.length > 0) return await holdUpgrade(caller, existing, moves, permissions);
+      if (permissions.length > 0) return await holdUpgrade(caller, existing, moves, permissions, body);
     }
     const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
     const step =
@@ -157,24 +158,13 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       caller,
       created.map(({ main }) => main),
     );
-    const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
-    if (moved.length + created.length + removed.length > 0)
-      await writeClaimed([unchanged, ...changes.map(({ names }) => names)], (expected_revision) =>
-        store.installations.commit({
-          packages: [],
-          moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
-          created: created.map(({ change: { row, records } }) => ({ row, records })),
-          removed: removed.map((row) => ({
-            row,
-            records: planner.buildRecords(caller, { ...row, status: "disabled" }, "binding.remove"),
-          })),
-          expected_revision,
-        }),
-      );
-    for (const [index, share] of removed.entries()) {
-      runner.retire(share.binding_id);
-      void revocation.revoke(share, tokens[index]!);
-    }
+    await storeChanges(caller, changes, {
+      claims: [unchanged],
+      removed: removed.map((row) => ({
+        row,
+        records: planner.buildRecords(caller, { ...row, status: "disabled" }, "binding.remove"),
+      })),
+    });
     await effects.apply(caller, changes, operation);
     const rows = new Map(moved.map(({ row }) => [row.binding_id, row]));
     const all = [
@@ -219,10 +209,19 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     existing: readonly Binding[],
     moves: readonly PlannedMove[],
     permissions: string[],
+    { percent, trial }: Pick<BindingUpgrade, "percent" | "trial">,
   ): Promise<Binding[]> {
     const requested_at = now();
+    const requested = {
+      ...(percent === undefined || percent === 100 ? {} : { percent }),
+      ...definedFields({ trial_seconds: trial?.seconds }),
+    };
+    const isSameRequest = ({ before: { held_upgrade }, checked }: PlannedMove) =>
+      held_upgrade?.digest === checked.package.digest &&
+      held_upgrade.percent === requested.percent &&
+      held_upgrade.trial_seconds === requested.trial_seconds;
     const changed = moves
-      .filter(({ before, checked }) => before.held_upgrade?.digest !== checked.package.digest)
+      .filter((move) => !isSameRequest(move))
       .map(({ before, checked }) => {
         const { version: package_version, digest } = checked.package;
         const held_upgrade = {
@@ -231,6 +230,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
           permissions,
           requested_by: caller.actor,
           requested_at,
+          ...requested,
         };
         const row = { ...before, held_upgrade, generation: before.generation + 1, updated_at: requested_at };
         const details = { package_version, permissions };
@@ -247,6 +247,29 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   }
 
   return { upgrade };
+}
+
+/** A setting that matches nothing would be dropped silently, a stricter policy included. */
+function requireKnownSettings(
+  { bindings = {}, percent = 100, trial }: BindingUpgrade,
+  existing: readonly Binding[],
+): void {
+  const known_ids = new Set(existing.map(({ export_id }) => export_id));
+  const unknown_id = Object.keys(bindings).find((id) => !known_ids.has(id));
+  const issue =
+    unknown_id !== undefined
+      ? { path: `body.bindings.${unknown_id}`, message: `${unknown_id} is not bound in this scope` }
+      : percent < 100 && trial?.seconds !== undefined
+        ? { path: "body.trial.seconds", message: "a share of the calls is on trial until the rollout ends" }
+        : null;
+  if (issue === null) return;
+  throw new BackplaneError("request.invalid", `The upgrade is not possible: ${issue.message}.`, {
+    details: { issues: [issue] },
+    fix:
+      unknown_id === undefined
+        ? "Leave trial.seconds out, or upgrade all calls."
+        : `Use one of: ${[...known_ids].sort().join(", ")}.`,
+  });
 }
 
 function requireAdmin(caller: Caller): void {

@@ -1,5 +1,5 @@
 /** Lists the upgrades that a person has to decide on, from the rows of the bindings. */
-import { type Binding, definedFields, type WaitingUpgrade } from "@backplane/contract";
+import { type Binding, definedFields, formatHeldFlags, type WaitingUpgrade } from "@backplane/contract";
 import type { Caller, KernelDeps } from "@backplane/ports";
 
 export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
@@ -27,7 +27,7 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
   if (held_upgrade === undefined) return null;
   const { package_version: next, permissions, requested_by, requested_at } = held_upgrade;
   const scope_flag = scopeFlag(binding, caller);
-  const upgrade = `backplane plugin upgrade ${package_id}@${next}${scope_flag}`;
+  const upgrade = `backplane plugin upgrade ${package_id}@${next}${scope_flag}${formatHeldFlags(held_upgrade)}`;
   return {
     waits_for: "permissions",
     package_id,
@@ -36,6 +36,7 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
     scope,
     binding_ids: [binding_id],
     since: requested_at,
+    ...definedFields({ percent: held_upgrade.percent, trial_seconds: held_upgrade.trial_seconds }),
     message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and awaits approval by an owner or admin. ${version} stays in use. Requested by ${requested_by}.`,
     fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${scope_flag}`,
   };

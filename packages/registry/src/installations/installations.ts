@@ -30,12 +30,7 @@ import {
 import type { ChangeEffects } from "../bindings/change-effects.ts";
 import type { PackageFinder } from "../bindings/check-binding.ts";
 import { writeClaimed } from "../bindings/claims.ts";
-import {
-  type BindingPlanner,
-  type PlannedChange,
-  type PlannedMove,
-  toUpdate,
-} from "../bindings/plan-change.ts";
+import { type BindingPlanner, type PlannedChange, toUpdate, isMove } from "../bindings/plan-change.ts";
 import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 import { readRegistryLogin } from "../secrets/registry-login.ts";
@@ -212,11 +207,13 @@ export function createInstallations({
       await beforeCommit(changes);
       try {
         const moved = changes.filter(isMove).map(toUpdate);
+        const removed = planner.planRemovals(caller, changes);
         const added = changes.filter((change) => !isMove(change));
         const created = added.map(({ row, records }) => ({ row, records }));
         const stored = await writeClaimed(
           changes.map(({ names }) => names),
-          (expected_revision) => store.installations.commit({ packages, moved, created, expected_revision }),
+          (expected_revision) =>
+            store.installations.commit({ packages, moved, created, removed, expected_revision }),
         );
         return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
       } catch (error) {
@@ -277,10 +274,6 @@ export function createInstallations({
       },
     },
   };
-}
-
-function isMove(change: PlannedChange): change is PlannedMove {
-  return change.before !== null;
 }
 
 /** Also finds the packages that are about to be stored. */

@@ -20,7 +20,7 @@ import {
 } from "@backplane/contract";
 import type { Caller, OpenedSource } from "@backplane/ports";
 import { requireDistinctNames } from "../bindings/name-authority.ts";
-import type { BindingPlanner, PlannedChange } from "../bindings/plan-change.ts";
+import { type BindingPlanner, isEndedShare, type PlannedChange } from "../bindings/plan-change.ts";
 import type { ImportedPart } from "./import-parts.ts";
 
 type Settings = Pick<InstallationSettings, "config" | "secrets" | "policy" | "rollout">;
@@ -77,7 +77,8 @@ async function planPackage(
   requested_settings: ReadonlyMap<string, Settings>,
   { org_wide, rollout, config }: InstallationSettings,
 ): Promise<PlannedBinding[]> {
-  const existing = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
+  const bound = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
+  const existing = bound.filter((binding) => !isEndedShare(binding));
   const findInThisVersion = (id: string) =>
     existing.find((binding) => binding.export_id === id && binding.package_version === version);
   // With a share of the calls each export gets a new binding, since a rollout needs both versions.

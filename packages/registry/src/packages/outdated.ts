@@ -105,18 +105,20 @@ export function createOutdated(
       const newest = versions[0]!;
       operation.report({ step: "resolve", message: `Looking for versions of ${package_id}` });
       const in_use = listVersionsInUse(bindings, package_id);
-      const newest_version = await findNewest(caller, newest, operation);
+      // Another source may offer the same package id, so the source of the version in use is asked.
+      const current = versions.find(({ version }) => in_use.includes(version)) ?? newest;
+      const newest_version = await findNewest(caller, current, operation);
       const used = in_use.length === 0 ? [newest.version] : in_use;
       const available = newest_version.newest_available;
       const isOutdated = (version: string) =>
         compareVersions(newest.version, version) > 0 ||
-        (available !== null && isNewer(available, version, newest.origin));
+        (available !== null && isNewer(available, version, current.origin));
       items.push({
         package_id,
-        origin: newest.origin,
+        origin: current.origin,
         in_use,
         newest_installed: newest.version,
-        outdated: newest.origin !== "workspace" && used.some(isOutdated),
+        outdated: current.origin !== "workspace" && used.some(isOutdated),
         ...newest_version,
       });
     }

@@ -22,10 +22,13 @@ export function createCurrentSignatures({
       rows.map(async (row) => {
         const { signature } = row;
         if (signature?.state !== "verified" || signature.key_id === null) return row;
-        return {
-          ...row,
-          signature: currentState(signature, await findKey(signature.key_id), clock.now()),
-        };
+        const current = currentState(signature, await findKey(signature.key_id), clock.now());
+        if (current.state === "verified") return { ...row, signature: current };
+        for (const other of signature.further ?? []) {
+          const by_other = currentState({ ...signature, ...other }, await findKey(other.key_id), clock.now());
+          if (by_other.state === "verified") return { ...row, signature: by_other };
+        }
+        return { ...row, signature: current };
       }),
     );
   };

@@ -38,14 +38,18 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
   ): Promise<SignatureState> {
     const findKey = (key_id: string) => store.trusted_keys.findByKeyId(org_id, key_id);
     let refusal: unknown = new BackplaneError("signature.missing", missingMessage(origin, signed));
+    const verified = new Map<string, VerifiedSignature>();
     for (const signature of signatures) {
       try {
-        return toState(await verifySignature(signature, signed, findKey, clock.now()));
+        const valid = await verifySignature(signature, signed, findKey, clock.now());
+        if (!verified.has(valid.key.key_id)) verified.set(valid.key.key_id, valid);
       } catch (error) {
         if (!(codeOf(error) ?? "").startsWith("signature.")) throw error;
         refusal = pickCloser(refusal, error);
       }
     }
+    const [first, ...further] = verified.values();
+    if (first !== undefined) return toState(first, further);
     if (host.require_signature.includes(origin)) throw refusal;
     const state = signatures.length === 0 ? "unsigned" : "unverified";
     return { state, key_id: null, key_name: null, signed_at: null, reason: codeOf(refusal) ?? null };
@@ -74,14 +78,17 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
   return { check, checkImported };
 }
 
-function toState({ signature, key }: VerifiedSignature): SignatureState {
+function toState(first: VerifiedSignature, further: readonly VerifiedSignature[]): SignatureState {
   return {
     state: "verified",
-    key_id: key.key_id,
-    key_name: key.name,
-    signed_at: signature.signed_at,
+    ...describeSignature(first),
     reason: null,
+    ...(further.length === 0 ? {} : { further: further.map(describeSignature) }),
   };
+}
+
+function describeSignature({ signature, key }: VerifiedSignature) {
+  return { key_id: key.key_id, key_name: key.name, signed_at: signature.signed_at };
 }
 
 /** The stages of a check in order. The refusal of the signature that came closest to being valid is shown. */

@@ -1,7 +1,7 @@
 import type { Binding } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { pickBinding } from "../../src/bindings/rollout.ts";
+import { pickBinding, sortForListing } from "../../src/bindings/rollout.ts";
 
 function bound(
   package_version: string,
@@ -73,4 +73,19 @@ test("refuses to choose between packages at the same level", () => {
   expect(pickBinding([bound("1.0.0", 100), { ...other, binding: org }], "k")?.binding.package_id).toBe(
     "acme/devkit",
   );
+});
+
+test("lists the definitions of the version in use before those of a share", () => {
+  const share = bound("2.0.0", 1, { share_of: "1.0.0" });
+  const ids = (candidates: BoundPackage[]) =>
+    sortForListing(candidates).map(({ binding }) => binding.binding_id);
+  expect(ids([share, bound("1.0.0", 100)])).toEqual(["1.0.0", "2.0.0"]);
+  expect(
+    pickBinding(
+      [bound("1.0.0", 100), { ...share, binding: { ...share.binding, rollout: { traffic_percent: 100 } } }],
+      "k",
+    ),
+  ).toMatchObject({
+    binding: { package_version: "2.0.0" },
+  });
 });

@@ -221,3 +221,40 @@ verifies(
     expect(completed).toMatchObject([{ export_id: "wave", package_version: "0.2.0" }]);
   },
 );
+
+verifies("bind.rollout", "binds another version after a rollout was rolled back", async () => {
+  for (const bindNext of [
+    (fixture: TestKernel) => bindTool(fixture, "greet", "0.2.0"),
+    (fixture: TestKernel) => upgrade(fixture, "0.2.0"),
+    async (fixture: TestKernel, { binding_id }: Binding) =>
+      await fixture.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined),
+    (fixture: TestKernel) =>
+      fixture.kernel.installations.install(
+        admin,
+        fixture.importer.add({ ...manifest(TOOLS), version: "0.2.0" }),
+        {
+          bind: true,
+        },
+      ),
+  ]) {
+    const { fixture, bound } = await createBoundKernel();
+    await upgrade(fixture, "0.2.0", { percent: 50 });
+    await rollBack(fixture);
+    await bindNext(fixture, bound);
+    const of_greet = (await listBindings(fixture)).filter(({ export_id }) => export_id === "greet");
+    expect(of_greet).toMatchObject([{ binding_id: bound.binding_id, package_version: "0.2.0" }]);
+  }
+});
+
+test("refuses settings of an upgrade that match nothing", async () => {
+  const { fixture } = await createBoundKernel();
+  const policy = { approval: "always" } as const;
+  await expect(upgrade(fixture, "0.2.0", { bindings: { typo: { policy } } })).rejects.toMatchObject({
+    code: "request.invalid",
+    details: { issues: [{ path: "body.bindings.typo" }] },
+    fix: "Use one of: greet, wave.",
+  });
+  await expect(upgrade(fixture, "0.2.0", { percent: 10, trial: { seconds: 5 } })).rejects.toMatchObject({
+    code: "request.invalid",
+  });
+});

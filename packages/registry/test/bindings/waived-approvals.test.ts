@@ -89,19 +89,39 @@ test("refuses approval = never for a whole package with a critical tool", async 
   ).toEqual(NEVER);
 });
 
-test("keeps approval = never in an upgrade that adds no rights", async () => {
+test("keeps approval = never when an admin upgrades to a version that adds no rights", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(writerTool(), { policy: NEVER });
-  const moved = await upgrade(fixture, writerTool("0.2.0"), undefined, user);
+  const moved = await upgrade(fixture, writerTool("0.2.0"), undefined, admin);
   expect(moved.policy.approval).toBe("never");
   expect(moved.previous!.trust_dropped).toEqual([]);
   expect(await needsApproval(fixture)).toBe(false);
 });
 
+verifies(
+  "upgrade.moves",
+  "drops approval = never when somebody who may not set it changes the version",
+  async () => {
+    const fixture = await createTestKernel();
+    const { binding_id } = await fixture.bind(writerTool(), { policy: NEVER });
+    const moved = await upgrade(fixture, writerTool("0.2.0"), undefined, user);
+    expect(moved.policy.approval).toBeUndefined();
+    expect(moved.previous!.trust_dropped).toEqual(["approval"]);
+    expect(await needsApproval(fixture)).toBe(true);
+    await fixture.kernel.bindings.patch(admin, binding_id, { policy: NEVER }, undefined);
+    const { bindings } = fixture.kernel;
+    await fixture.kernel.packages.install(admin, fixture.importer.add(writerTool("0.3.0")));
+    const patched = await bindings.patch(user, binding_id, { package_version: "0.3.0" }, undefined);
+    expect(patched.policy.approval).toBeUndefined();
+    // These bytes had the waiver before.
+    expect((await bindings.rollback(admin, binding_id)).policy.approval).toBe("never");
+  },
+);
+
 test("drops approval = never when the new version is critical, and a rollback by an admin restores it", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await fixture.bind(writerTool(), { policy: NEVER });
-  const moved = await upgrade(fixture, writerTool("0.2.0", {}, { risk: "critical" }), undefined, user);
+  const moved = await upgrade(fixture, writerTool("0.2.0", {}, { risk: "critical" }), undefined, admin);
   expect(moved.policy.approval).toBeUndefined();
   expect(moved.previous!.trust_dropped).toEqual(["approval"]);
   expect((await fixture.kernel.bindings.rollback(user, binding_id)).policy.approval).toBeUndefined();
@@ -124,7 +144,7 @@ test("drops approval = never when the new version has a wider grant, unless an a
       bindings: { write: { secrets, ...settings } },
     });
   await expect(upgradeWith(user, { policy: NEVER })).rejects.toMatchObject({ code: "policy.denied" });
-  const [moved] = await upgradeWith(user, {});
+  const [moved] = await upgradeWith(admin, {});
   expect(moved!.policy.approval).toBeUndefined();
   expect(moved!.previous!.trust_dropped).toEqual(["approval"]);
   await fixture.kernel.bindings.rollback(admin, binding_id);

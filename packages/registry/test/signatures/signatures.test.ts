@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { BackplaneError, type InstallationSettings, type PackageSignature } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
 import { generateSigningKey, packLayout, type SigningKey, signPackage } from "@backplane/supply";
-import { admin } from "@backplane/test-kit/kernel/test-kernel";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
@@ -293,5 +293,73 @@ describe("trusted keys", () => {
   test("refuses a private key and text that is not a key", async () => {
     for (const public_key of [acme.private_key, "hello"])
       expect((await captureRefusal(trust(acme, { public_key }))).code).toBe("request.invalid");
+  });
+});
+
+describe("bindings of signed packages", () => {
+  const bind = (package_version: string, caller = admin) =>
+    installer.fixture.kernel.bindings.create(caller, {
+      package_id: "acme/hello",
+      package_version,
+      export_id: "greet",
+    });
+  const revoke = async (key: SigningKey) => {
+    const { items } = await installer.fixture.kernel.trusted_keys.list(admin, { limit: 10 });
+    const { id } = items.find(({ public_key }) => public_key.trim() === key.public_key.trim())!;
+    await installer.fixture.kernel.trusted_keys.revoke(admin, id, "stolen");
+  };
+
+  verifies(
+    "pkg.sign",
+    "binds no version whose key was revoked, but returns to one that was in use",
+    async () => {
+      await trust(acme);
+      for (const version of ["1.0.0", "2.0.0"])
+        await install(await createTestPackage(version, signWith(acme)));
+      await bind("1.0.0");
+      const [moved] = await installer.fixture.kernel.bindings.upgrade(admin, {
+        package_id: "acme/hello",
+        package_version: "2.0.0",
+      });
+      await revoke(acme);
+      expect(await installer.fixture.kernel.bindings.rollback(admin, moved!.binding_id)).toMatchObject({
+        package_version: "1.0.0",
+      });
+      const refused = { code: "signature.revoked", message: expect.stringContaining("acme/hello 2.0.0") };
+      await expect(bind("2.0.0")).rejects.toMatchObject(refused);
+      await installer.fixture.kernel.bindings.remove(admin, moved!.binding_id);
+      await expect(bind("2.0.0")).rejects.toMatchObject(refused);
+    },
+  );
+
+  verifies("pkg.sign", "keeps a package verified while one of the keys that signed it is valid", async () => {
+    const next = generateSigningKey();
+    await trust(acme);
+    const { key_id } = await trust(next);
+    await install(
+      await createTestPackage("1.0.0", (identity) => [
+        ...signWith(acme)(identity),
+        ...signWith(next)(identity),
+      ]),
+    );
+    await revoke(acme);
+    const { items } = await installer.fixture.kernel.packages.list(admin, { limit: 10 });
+    expect(items[0]!.signature).toMatchObject({ state: "verified", key_id });
+    expect(await bind("1.0.0")).toMatchObject({ status: "active" });
+    await revoke(next);
+    await expect(bind("1.0.0")).rejects.toMatchObject({ code: "signature.revoked" });
+  });
+
+  verifies("pkg.sign", "lets only an admin leave a signed version for one without a signature", async () => {
+    await trust(acme);
+    await install(await createTestPackage("1.0.0", signWith(acme)));
+    await bind("1.0.0");
+    const { folder } = await createTestPackage("2.0.0", () => []);
+    await installer.install({ kind: "folder", path: folder }, { bind: false });
+    await expect(bind("2.0.0", user)).rejects.toMatchObject({
+      code: "policy.denied",
+      message: expect.stringContaining("is signed with the key Acme, and 2.0.0 has no valid signature"),
+    });
+    expect(await bind("2.0.0")).toMatchObject({ package_version: "2.0.0" });
   });
 });

@@ -3,6 +3,7 @@ import {
   BackplaneError,
   type Binding,
   comparePackages,
+  formatHeldFlags,
   type Package,
   type ReplayReport,
   selectRollback,
@@ -108,11 +109,12 @@ function chooseNewPermissions({
 
 function reportHeld({ out }: CommandContext, { package_id, package_version, held_upgrade }: Binding): void {
   const { package_version: next, permissions } = held_upgrade!;
+  const flags = formatHeldFlags(held_upgrade!);
   out.note(
     `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an admin. ${package_version} stays in use.`,
   );
   out.note(
-    `An admin approves the upgrade with: backplane plugin upgrade ${package_id}@${next} --grant-permissions`,
+    `An admin approves the upgrade with: backplane plugin upgrade ${package_id}@${next}${flags} --grant-permissions`,
   );
   out.note(
     `Without the permissions: --withhold-permissions. To withdraw the upgrade: backplane plugin rollback ${package_id}`,

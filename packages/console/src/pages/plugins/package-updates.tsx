@@ -147,7 +147,18 @@ export function WaitingUpgrades({ package_id }: { package_id?: string }) {
 }
 
 function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
-  const { waits_for, package_id, version, other_version, scope, since, message, fix } = upgrade;
+  const {
+    waits_for,
+    package_id,
+    version,
+    other_version,
+    scope,
+    since,
+    message,
+    fix,
+    percent,
+    trial_seconds,
+  } = upgrade;
   const { client, queries } = useServices();
   const toast = useToast();
   const decide = useMutation({
@@ -158,6 +169,8 @@ function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
         package_id,
         package_version: other_version,
         new_permissions: decision,
+        ...(percent === undefined ? {} : { percent }),
+        ...(trial_seconds === undefined ? {} : { trial: { seconds: trial_seconds } }),
         ...org_wide,
       });
     },

@@ -3,31 +3,7 @@
  * `@acme/server` have the same one. A binding therefore stays with the source of its package, because its secrets,
  * waived approvals and name were given to what comes from there (sec.credential-destination).
  */
-import { BackplaneError, type Binding, type Package } from "@backplane/contract";
-
-/** The parts of `manifest.source` before the version, for packages whose manifest the gateway writes. */
-const NAME_OF_SOURCE: Partial<Record<Package["origin"], RegExp>> = {
-  npm: /^npm:(?:@[^@/;\s]+\/)?[^@/;\s]+/,
-  pypi: /^pypi:[^=@;\s]+/,
-  image: /^image:[^@;\s]+/,
-};
-
-const TAG = /:[^:/]*$/;
-
-/** A registry with the name of the package there; null for local files and remote servers. */
-export function findPackageSource({ origin, manifest, oci }: Package): string | null {
-  if (oci !== undefined)
-    return oci.reference === null ? null : withoutVersion(`oci:${oci.reference.replace(/^oci:\/\//, "")}`);
-  const source = NAME_OF_SOURCE[origin]?.exec(manifest.source)?.[0];
-  if (source === undefined) return null;
-  return origin === "image" ? withoutVersion(source) : source;
-}
-
-function withoutVersion(reference: string): string {
-  const name = reference.replace(/@.*$/, "");
-  const scheme = name.indexOf(":") + 1;
-  return name.slice(0, scheme) + name.slice(scheme).replace(TAG, "");
-}
+import { BackplaneError, type Binding, findPackageSource, type Package } from "@backplane/contract";
 
 /** Throws `binding.conflict` if the two versions of the package come from different sources. */
 export function requireBoundSource(bound: Binding, from: Package, to: Package): void {
@@ -54,7 +30,7 @@ function hasSameSource(from: Package, to: Package): boolean {
   return old_source === null || new_source === null;
 }
 
-function wasVerified({ signature }: Package): boolean {
+export function wasVerified({ signature }: Package): boolean {
   return signature !== undefined && ["verified", "expired", "revoked"].includes(signature.state);
 }
 

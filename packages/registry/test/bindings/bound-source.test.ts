@@ -1,11 +1,11 @@
 /** A binding stays with the source of its package, whatever other sources use the same package id. */
-import type { Binding, Package } from "@backplane/contract";
+import { type Binding, findPackageSource, type Package } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { findPackageSource, requireBoundSource } from "../../src/bindings/package-source.ts";
+import { requireBoundSource } from "../../src/bindings/bound-source.ts";
 
 const DIGEST = `sha256:${"0".repeat(64)}`;
 

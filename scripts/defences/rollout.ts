@@ -1,0 +1,117 @@
+/** Rollouts, rollbacks of packages, and who may move a binding to which version. */
+import type { Mutant } from "./mutant.ts";
+
+const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
+const ROLLBACKS = "packages/registry/src/bindings/rollbacks.ts";
+const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const SOURCE = "packages/contract/src/views/package-source.ts";
+const ROLLBACK_TESTS = ["packages/registry/test/bindings/rollbacks.test.ts"];
+const SOURCE_TESTS = ["packages/registry/test/bindings/bound-source.test.ts"];
+
+export const ROLLOUT_DEFENCES: Mutant[] = [
+  {
+    defence: "rollback: a package is rolled back once",
+    file: "packages/contract/src/views/rollback.ts",
+    from: "      previous.undone !== true &&\n",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollback: the version that the gateway left does not come back",
+    file: ROLLBACKS,
+    from: "if (before.rolled_back !== undefined) throw alreadyRolledBackError([before]);",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share is disabled with its binding",
+    file: BINDINGS,
+    from: "if (status !== undefined)",
+    to: "if (status === undefined)",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: settings of a binding do not change without its share",
+    file: BINDINGS,
+    from: "shares.length > 0 && Object.keys(settings).length > 0",
+    to: "shares.length > 9 && Object.keys(settings).length > 0",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share is removed with its binding",
+    file: BINDINGS,
+    from: "const rows = [binding, ...shares];",
+    to: "const rows = [binding];",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share starts with the current settings of its binding",
+    file: UPGRADES,
+    from: "if (current?.binding.generation === generation) continue;",
+    to: "if (current?.binding.generation !== null) continue;",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: a share of an older version gets its calls",
+    file: "packages/registry/src/bindings/rollout.ts",
+    from: "    if (share !== 0) return share;\n",
+    to: "",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: a binding does not move to another source of its package",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "        requireBoundSource(before, from.package, checked.package);\n",
+    to: "",
+    tests: SOURCE_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: a second binding has the source of the first",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "requireBoundSource(other_versions[0], from.package, checked.package);",
+    to: "",
+    tests: SOURCE_TESTS,
+  },
+  {
+    defence: "sec.credential-destination: only our own manifests name the source",
+    file: SOURCE,
+    from: "NAME_OF_SOURCE[origin]?.exec(manifest.source)?.[0]",
+    to: "(NAME_OF_SOURCE[origin] ?? /^[^@]+/).exec(manifest.source)?.[0]",
+    tests: SOURCE_TESTS,
+  },
+  {
+    defence: "upgrade: a waiver of approval passes to other bytes only by an admin",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "if (!may_waive || (await",
+    to: "if ((await",
+    tests: ["packages/registry/test/bindings/waived-approvals.test.ts"],
+  },
+  {
+    defence: "rollout: an installation replaces the share of a rollout that was rolled back",
+    file: "packages/registry/src/installations/installations.ts",
+    from: "const removed = planner.planRemovals(caller, changes);",
+    to: "const removed = planner.planRemovals(caller, []);",
+    tests: ROLLBACK_TESTS,
+  },
+  {
+    defence: "rollout: models see the definitions of the version in use",
+    file: "packages/registry/src/bindings/rollout.ts",
+    from: "[...ordered.filter((bound) => !isShare(bound)), ...ordered.filter(isShare)]",
+    to: "ordered",
+    tests: ["packages/registry/test/bindings/pick-binding.test.ts"],
+  },
+  {
+    defence: "pkg.sign: a version whose key was revoked is not bound",
+    file: "packages/registry/src/bindings/signed-versions.ts",
+    from: "if (is_ended && deps.host",
+    to: "if (!is_ended && deps.host",
+    tests: ["packages/registry/test/signatures/signatures.test.ts"],
+  },
+  {
+    defence: "pkg.sign: only an admin leaves a signed version",
+    file: "packages/registry/src/bindings/signed-versions.ts",
+    from: 'state === "verified" || hasRole(caller.role, "admin")',
+    to: "from !== null",
+    tests: ["packages/registry/test/signatures/signatures.test.ts"],
+  },
+];
