@@ -94,6 +94,16 @@ export function executionCases(store: () => Store): void {
     },
   );
 
+  test("stores all progress before the call of a harness is settled", async () => {
+    const { row, execution } = await beginExecution();
+    const { invocations } = store();
+    const event = { seq: 1, at: new Date(0).toISOString(), event: { type: "progress", text: "last step" } };
+    invocations.appendEvents(row.id, [event]);
+    const harness = { execution_id: execution.id, checkpoint: null, run: null };
+    await invocations.settleHarness(row.id, row.fence, sampleSettlement(), {}, harness);
+    expect(await invocations.events(row.id, 0, 10)).toEqual([event]);
+  });
+
   test("reopens an ended execution for only one of two calls that resume it", async () => {
     const { row, execution } = await beginExecution();
     const { id, scope } = execution;

@@ -89,6 +89,13 @@ interface Pools {
   leases: pg.Pool;
 }
 
+/** Writes that end an invocation, whose progress must be complete by then. */
+const SETTLING_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
+  "settleInvocation",
+  "settleWithTape",
+  "settleHarness",
+]);
+
 const LEASE_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
   "acquireLease",
   "renewLeases",
@@ -156,8 +163,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     dialect: "postgres",
     callerTime: (now) => (caller_clock ? now : null),
     async write(name, input) {
-      // The progress of a settled invocation must be complete.
-      if (name === "settleInvocation" || name === "settleWithTape") await flushProgress();
+      if (SETTLING_WRITES.has(name)) await flushProgress();
       const start = () => startWrite(name, input, "postgres");
       const single = isSingleStatement(name, input);
       if (single && name === "openInvocation") {
