@@ -238,6 +238,19 @@ describe("refuses a file that looks like a credential:", () => {
   });
 });
 
+test("finds the longest private key across the border of two chunks", () => {
+  const key = `-----BEGIN ${"A".repeat(32)}PRIVATE KEY BLOCK-----${String.raw`\\\\n`.repeat(41)}`;
+  for (let border = 1; border < key.length; border++) {
+    const check = createCredentialCheck();
+    const scan = check.scan("notes.txt");
+    scan.push(Buffer.from(key.slice(0, border)));
+    scan.push(Buffer.from(key.slice(border)));
+    expect(() => check.assertNone("folder"), `border at ${border}`).toThrow(
+      expect.objectContaining({ code: "package.credential_file" }),
+    );
+  }
+});
+
 test.each([
   ["repeated headers", "-----BEGIN PRIVATE KEY-----"],
   ["repeated headers with an escaped line break", "-----BEGIN PRIVATE KEY-----\\n."],

@@ -75,8 +75,11 @@ interface CredentialScan extends FileScan {
   verdict(): string | null;
 }
 
-/** Longer than a usual match of the patterns above, so that a token across the border of two chunks is found. */
-const OVERLAP = 256;
+/**
+ * Longer than every match of the patterns above, so that a token across the border of two chunks is found. The longest is
+ * a private key whose 40 characters are all escaped line breaks.
+ */
+const OVERLAP = 512;
 
 /** Scans a file in chunks, so that a large file neither fills the memory nor blocks the event loop. */
 function scanForCredentials(path: string): CredentialScan {
