@@ -7,6 +7,7 @@ export {
   requireOperator,
   requireScope,
   requireWholeOrg,
+  requireWriter,
   withChannel,
 } from "./caller/caller.ts";
 export type * from "./host/artifact-files.ts";

@@ -50,6 +50,21 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RULES_TESTS,
   },
   {
+    defence: "policy: a read_only call writes nothing through its token",
+    file: "packages/ports/src/caller/caller.ts",
+    from: '  if (caller.role !== "guest") return;\n',
+    to: '  if (caller.role !== "guest" || caller.delegation !== undefined) return;\n',
+    tests: ["packages/api/test/auth/read-only-calls.test.ts"],
+  },
+  {
+    defence: "policy: a read_only call creates no session by watching it",
+    file: "packages/agent/src/fanout/fanout.ts",
+    from: '  if (role === "guest") return false;\n',
+    to: '  if (role === "guest" && delegation === undefined) return false;\n',
+    tests: ["packages/api/test/auth/read-only-calls.test.ts"],
+    only: "over /ws",
+  },
+  {
     defence: "policy: guests use only read_only exports",
     file: RULES,
     from: 'role === "guest" && call.plan.effect_class !== "read_only"',

@@ -7,6 +7,7 @@ import {
   type Caller,
   type Clock,
   causeOf,
+  requireWriter,
   type SessionKey,
   type TapeWrite,
 } from "@backplane/ports";
@@ -19,7 +20,6 @@ import {
 } from "@backplane/session";
 import { findCallingRow, requireSessionSupport, requireSupport } from "../harness/session-access.ts";
 import { sessionKey } from "./session-key.ts";
-import { requireWriter } from "./sessions.ts";
 
 export interface AgentChainDeps {
   clock: Pick<Clock, "now">;

@@ -2,14 +2,15 @@
 
 import { BackplaneError, type Run } from "@backplane/contract";
 import { type Door, openIdempotent } from "@backplane/door";
-import type {
-  AgentRuns,
-  Caller,
-  Clock,
-  IdempotencyClaim,
-  RunTicket,
-  SessionKey,
-  Store,
+import {
+  type AgentRuns,
+  type Caller,
+  type Clock,
+  type IdempotencyClaim,
+  type RunTicket,
+  requireWriter,
+  type SessionKey,
+  type Store,
 } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
 import { linkChildRun } from "../harness/child-runs.ts";
@@ -17,7 +18,6 @@ import type { HarnessRuns } from "../harness/harness-runs.ts";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
 import { sessionKey } from "./session-key.ts";
-import { requireWriter } from "./sessions.ts";
 
 export interface AgentRunDeps {
   store: Pick<Store, "runs" | "idempotency">;

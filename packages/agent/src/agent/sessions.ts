@@ -5,7 +5,7 @@ import {
   type AgentSessions,
   type Caller,
   causeOf,
-  requireOperator,
+  requireWriter,
   type SessionKey,
   type SessionRef,
   type Store,
@@ -195,9 +195,4 @@ function requireCompactionScope({ delegation }: Caller): void {
     "policy.denied",
     "The calling invocation was not granted the scope compactions:write.",
   );
-}
-
-/** The scopes of a plugin's token were checked at the API. Guests may only read. */
-export function requireWriter(caller: Caller, action: string): void {
-  if (caller.delegation === undefined) requireOperator(caller, action);
 }

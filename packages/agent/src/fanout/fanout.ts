@@ -364,6 +364,8 @@ class SessionFanout implements FanoutService {
  * session.
  */
 function mayWrite({ admin, delegation, role, scopes }: Caller): boolean {
+  // A read_only call has the role guest, whatever scopes its token has.
+  if (role === "guest") return false;
   if (delegation !== undefined) return delegation.scopes.includes("sessions:write");
-  return admin || (role !== "guest" && (scopes.includes("sessions:write") || scopes.includes("admin")));
+  return admin || scopes.includes("sessions:write") || scopes.includes("admin");
 }

@@ -141,7 +141,7 @@ test("rejects a key without the scope of the route, and write requests from a gu
 
 test("limits a delegated token to the routes of its scope", async () => {
   const delegated = async (version: string, ...scopes: string[]) => {
-    const folder = writeSamplePackage(api.home, version, "", scopes);
+    const folder = writeSamplePackage(api.home, version, "", scopes, "idempotent_write");
     await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
     const bound = await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: version, export_id: "echo" },

@@ -4,17 +4,21 @@ import { join } from "node:path";
 
 export const PACKAGE_ID = "acme/devkit";
 
-const tool = (id: string, more: string, permissions = "") => `
+const tool = (id: string, more: string, permissions = "", effect_class = "read_only") => `
 [[exports]]
 id = "${id}"
 kind = "tool"
 ${permissions}
 [exports.tool]
-effect_class = "read_only"
+effect_class = "${effect_class}"
 ${more}
 `;
 
-const manifestText = (version: string, scopes: string[]) => `api_version = "vai.plugin.v1"
+const manifestText = (
+  version: string,
+  scopes: string[],
+  effect_class: string,
+) => `api_version = "vai.plugin.v1"
 package_id = "${PACKAGE_ID}"
 version = "${version}"
 name = "Acme Dev Kit"
@@ -22,7 +26,7 @@ name = "Acme Dev Kit"
 [runtime]
 protocol = "vai.rpc.v1"
 entrypoint = ["./bin/plugin"]
-${tool("echo", 'input_schema = "schemas/input.json"', `[exports.permissions]\ngateway_api_scopes = ${JSON.stringify(scopes)}`)}
+${tool("echo", 'input_schema = "schemas/input.json"', `[exports.permissions]\ngateway_api_scopes = ${JSON.stringify(scopes)}`, effect_class)}
 ${tool("ask", "requires_approval = true")}
 ${tool("search", "", '[exports.permissions]\nsecret_slots = ["jira_token"]')}
 [[exports]]
@@ -43,16 +47,18 @@ kind = "harness"
 [exports.harness]
 `;
 
+/** `scopes` and `effect_class` are those of the tool `echo`. */
 export function writeSamplePackage(
   parent: string,
   version = "1.0.0",
   remark = "",
   scopes: string[] = [],
+  effect_class = "read_only",
 ): string {
   const dir = join(parent, `devkit-${version}-${remark}`);
   mkdirSync(join(dir, "bin"), { recursive: true });
   mkdirSync(join(dir, "schemas"), { recursive: true });
-  writeFileSync(join(dir, "vai-plugin.toml"), manifestText(version, scopes));
+  writeFileSync(join(dir, "vai-plugin.toml"), manifestText(version, scopes, effect_class));
   writeFileSync(join(dir, "bin/plugin"), `#!/bin/sh\n# ${remark}\n`, { mode: 0o755 });
   writeFileSync(
     join(dir, "schemas/input.json"),

@@ -15,6 +15,19 @@ export function requireOperator(caller: Caller, action: string): void {
   if (caller.role === "guest") throw new BackplaneError("policy.denied", `A guest may not ${action}.`);
 }
 
+/**
+ * Rejects guests and read_only calls, which act as guests. The API has checked the scopes of a plugin's token, so other
+ * plugins may write.
+ */
+export function requireWriter(caller: Caller, action: string): void {
+  if (caller.role !== "guest") return;
+  if (caller.delegation === undefined)
+    throw new BackplaneError("policy.denied", `A guest may not ${action}.`);
+  throw new BackplaneError("policy.denied", `A read_only call may not ${action}.`, {
+    fix: "Declare the effect_class that matches what the tool does, such as idempotent_write.",
+  });
+}
+
 /** Whether the caller acts for all projects of its org: the host's admin, or a credential without a project. */
 export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
   return delegation === undefined && (actor === HOST_ADMIN || scope.project_id === null);
