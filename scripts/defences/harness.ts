@@ -4,6 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
 const LIMITS_TESTS = ["packages/agent/test/harness/limits.test.ts"];
 const HARNESS_RUNS_TESTS = ["packages/agent/test/harness/harness-runs.test.ts"];
+const MESSAGES_TESTS = ["packages/agent/test/harness/messages.test.ts"];
 const HOSTED_TESTS = ["packages/agent/test/harness/hosted.test.ts"];
 const RESUME_TESTS = ["packages/agent/test/harness/resume.test.ts"];
 const EXECUTIONS = "packages/store/src/ops/executions.ts";
@@ -61,10 +62,34 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "harness: a run needs a key",
     file: "packages/agent/src/harness/child-runs.ts",
-    from: "    requireKey(once);\n",
+    from: "  requireKey(once);\n",
     to: "",
     tests: HARNESS_RUNS_TESTS,
     only: "requires a key",
+  },
+  {
+    defence: "harness: every turn that a plugin starts is linked to its call",
+    file: "packages/agent/src/loop/begin-turn.ts",
+    from: "...(await deps.linkChildRun(requested)) };",
+    to: "...(requested.trigger === 'api' ? await deps.linkChildRun(requested) : null) };",
+    tests: MESSAGES_TESTS,
+    only: "counts, links and deduplicates",
+  },
+  {
+    defence: "harness: a turn that continues after an approval is linked",
+    file: "packages/agent/src/harness/child-runs.ts",
+    from: 'if (trigger === "approval") return { trigger, ...link };',
+    to: 'if (trigger === "approval") return null;',
+    tests: MESSAGES_TESTS,
+    only: "after an approval",
+  },
+  {
+    defence: "harness: a plugin without runs:write starts no turns",
+    file: "packages/agent/src/harness/child-runs.ts",
+    from: "  requireRunScope(caller);\n",
+    to: "",
+    tests: MESSAGES_TESTS,
+    only: "for a hosted harness",
   },
   {
     defence: "harness: child runs record their parent",

@@ -14,6 +14,7 @@ import { chooseCompactors } from "../compaction/choose-compactor.ts";
 import { Compactions } from "../compaction/compactions.ts";
 import { Pins } from "../compaction/pins.ts";
 import { createActionTool } from "../harness/action-tool.ts";
+import { linkChildRun } from "../harness/child-runs.ts";
 import { createHarnessRuns } from "../harness/harness-runs.ts";
 import { createLlmEndpoints } from "../llm-endpoints/llm-endpoints.ts";
 import { Histories } from "../loop/history.ts";
@@ -117,6 +118,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     adoptCalls: (turn) => adoptCalls(door, turn),
     adoptSubagent: (turn) => subagents.adopt(turn),
     permit: (caller) => door.authority.require(caller),
+    linkChildRun: (request) => linkChildRun(door, request),
     isChannelLimited: async (scope, channel) =>
       (await door.policies.getEffective(scope)).channels.has(channel),
     turns,
@@ -204,7 +206,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
       pins,
     }),
     chains: createAgentChains({ clock, door, persister, sessions }),
-    runs: createAgentRuns({ store, clock, port, sessions, loop, turns, door, harnesses }),
+    runs: createAgentRuns({ store, clock, port, sessions, loop, turns, harnesses }),
     fanout,
     plugins: plugins.facade,
     providers: plugins.providers,

@@ -1,7 +1,7 @@
 /** The facade for runs. A run is a turn of the loop, or an execution of a harness. */
 
 import { BackplaneError, type Run } from "@backplane/contract";
-import { type Door, openIdempotent } from "@backplane/door";
+import { openIdempotent } from "@backplane/door";
 import {
   type AgentRuns,
   type Caller,
@@ -13,7 +13,6 @@ import {
   type Store,
 } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
-import { linkChildRun } from "../harness/child-runs.ts";
 import type { HarnessRuns } from "../harness/harness-runs.ts";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
@@ -26,12 +25,11 @@ export interface AgentRunDeps {
   sessions: Sessions;
   loop: Loop;
   turns: ActiveTurns;
-  door: Door;
   harnesses: HarnessRuns;
 }
 
 export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
-  const { store, clock, sessions, loop, turns, port, door, harnesses } = deps;
+  const { store, clock, sessions, loop, turns, port, harnesses } = deps;
 
   async function get(caller: Caller, id: string): Promise<Run> {
     const run = await store.runs.get(caller.scope, id);
@@ -62,12 +60,11 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
     const key = await resolveKey(caller, body);
     checkClientSessionId(key.session_id);
     if (body.harness !== undefined) return await harnesses.start(caller, key, body.input, body.harness, once);
-    const child = await linkChildRun(door, caller, key, once);
     const { turn, entry_id } = await loop.accept({
       key,
       caller,
       message: body.input,
-      ...(child ?? { trigger: "api" }),
+      trigger: "api",
       ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
       ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),

@@ -5,13 +5,10 @@
 
 import { BackplaneError } from "@backplane/contract";
 import type { Door } from "@backplane/door";
-import type { Caller, IdempotencyClaim, SessionKey } from "@backplane/ports";
-import type { TurnRequest } from "../loop/begin-turn.ts";
+import type { Caller, IdempotencyClaim } from "@backplane/ports";
+import type { ChildRunLink, TurnRequest } from "../loop/begin-turn.ts";
 import { executionOf } from "../loop/run-turn.ts";
 import { findCallingRow, requireSessionSupport } from "./session-access.ts";
-
-/** The part of a turn request that links a run to the call that starts it. */
-type ChildRunLink = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
 
 /** Returns the field `execution` of a run that the caller starts. `nested` counts the sub-agents in between. */
 export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
@@ -19,30 +16,46 @@ export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "e
   return id === null ? {} : { execution: { id, depth: (caller.delegation?.depth ?? 0) + 1 + nested } };
 }
 
-/** Returns null if the run is not started by a plugin. */
+/**
+ * Links the turn that a plugin starts to the call of the plugin, in whichever way it starts it: with POST /v1/runs, or
+ * with a message over HTTP or /ws. Returns null if no plugin starts the turn, and for a sub-agent, which the parent turn
+ * has linked. Throws if the plugin may not start the turn.
+ */
 export async function linkChildRun(
   door: Door,
-  caller: Caller,
-  key: SessionKey,
-  once: IdempotencyClaim | undefined,
+  { caller, key, once, trigger, subagent }: TurnRequest,
 ): Promise<ChildRunLink | null> {
+  if (subagent !== undefined) return null;
   const row = await findCallingRow(door, caller);
   if (row === null) return null;
-  const trigger = row.export_kind === "harness" ? "harness" : "api";
-  if (trigger === "harness") {
-    requireKey(once);
-    await requireSessionSupport(door, row, key, "start a run");
-  }
-  return {
-    trigger,
+  const link = {
     ...(row.run_id === null ? {} : { parent_run_id: row.run_id }),
     ...executionField(caller),
   };
+  // The plugin had these rights when it started the turn that the approved call belongs to.
+  if (trigger === "approval") return { trigger, ...link };
+  requireRunScope(caller);
+  if (row.export_kind !== "harness") return { trigger: "api", ...link };
+  requireKey(once);
+  await requireSessionSupport(door, row, key, "start a run");
+  return { trigger: "harness", ...link };
+}
+
+function requireRunScope({ delegation }: Caller): void {
+  if (delegation === undefined || delegation.scopes.includes("runs:write")) return;
+  throw new BackplaneError(
+    "auth.scope",
+    "The calling invocation may not start turns, because it was not granted the scope runs:write.",
+    {
+      details: { needs: "runs:write" },
+      fix: "Add runs:write to gateway_api_scopes and start the turn with POST /v1/runs. A hosted harness never gets this scope.",
+    },
+  );
 }
 
 function requireKey(once: IdempotencyClaim | undefined): void {
   if (once !== undefined) return;
   throw new BackplaneError("request.invalid", "A harness must send a key for each run that it starts.", {
-    fix: "Send an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
+    fix: "Use POST /v1/runs with an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
   });
 }

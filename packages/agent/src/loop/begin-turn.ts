@@ -69,6 +69,9 @@ export interface TurnRequest {
   event?: BusEvent<"user.message.received">;
 }
 
+/** The part of a turn request that links a run to the plugin's call that starts it. */
+export type ChildRunLink = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
+
 export interface BeginDeps {
   port: KernelPort;
   persister: Persister;
@@ -86,17 +89,21 @@ export interface BeginDeps {
   prepareOrg(org_id: string): Promise<void>;
   /** Throws when the caller has lost its authority. */
   permit(caller: Caller): Promise<void>;
+  /** Returns null if no plugin starts the turn. Throws if the plugin may not start it. */
+  linkChildRun(request: TurnRequest): Promise<ChildRunLink | null>;
   /** Returns the reason why a strategy cannot be used, or null. */
   findStrategyProblem(strategy: string): string | null;
 }
 
 export async function beginTurn(
   deps: BeginDeps,
-  request: TurnRequest,
+  requested: TurnRequest,
   items: readonly TapeItem[],
 ): Promise<{ turn: Turn; entry_id: number }> {
-  const { key, caller } = request;
+  const { key, caller } = requested;
   await deps.permit({ ...caller, scope: key.scope });
+  // Every turn begins here, so no way of starting one bypasses the limits of a harness.
+  const request = { ...requested, ...(await deps.linkChildRun(requested)) };
   await deps.prepareOrg(key.scope.org_id);
   const rules = await deps.settings.read(key, request.strategy);
   const problem = deps.findStrategyProblem(rules.strategy);

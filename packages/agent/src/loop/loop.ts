@@ -104,6 +104,8 @@ export class Loop {
       const turn = await slot.turn.catch(() => null);
       const joined = await this.#tryJoin(turn, request);
       if (joined !== null) return joined;
+      // A plugin that may not start a turn must not wait for the running one.
+      await this.#deps.linkChildRun(request);
       await (turn?.stopped === "lost" ? turn.released : turn?.settled);
       return await this.accept(request);
     }

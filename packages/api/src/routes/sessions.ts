@@ -168,7 +168,8 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       operation_id: "sendMessage",
       summary: "Send a message",
       description:
-        "Responds 202 when the message is on disk. A missing session is created. A message during a turn joins that turn.",
+        "Responds 202 when the message is on disk. A missing session is created. A message during a turn joins that turn. " +
+        "A delegated token needs `runs:write` for a message that starts a turn, and a harness an Idempotency-Key.",
       tag: "Sessions",
       auth: WRITE,
       params: IdParams,

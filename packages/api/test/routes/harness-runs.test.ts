@@ -13,7 +13,8 @@ let api: TestApi;
 let base = "";
 beforeAll(async () => {
   const plugins = await loadBundledPlugins("strategy-react", "llm-echo", "web");
-  ({ api, base } = await startBoundApi(["triage"], [], { plugins }));
+  const scopes = ["sessions:read", "sessions:write", "runs:write"];
+  ({ api, base } = await startBoundApi(["triage"], scopes, { plugins }));
   api.runner.run = async (_request, listener) => {
     listener.event({ type: "progress", message: "looking" });
     return ok({ summary: { text: "fixed it" } });
@@ -111,5 +112,69 @@ verifies(
     const events = ops.filter(({ op }) => op === "event").map(({ event }) => event as JsonObject);
     const kinds = events.map(({ kind }) => kind as string).filter((kind) => kind.startsWith("x.harness."));
     expect(kinds).toEqual(EVENTS);
+  },
+);
+
+/** The next frame that answers `op`. */
+async function requestOver(ws: WebSocket, op: JsonObject): Promise<JsonObject> {
+  const answer = Promise.withResolvers<JsonObject>();
+  const read = (data: Buffer) => {
+    const frame = JSON.parse(data.toString()) as JsonObject;
+    if (frame.ref === op.ref) answer.resolve(frame);
+  };
+  ws.on("message", read);
+  ws.send(JSON.stringify(op));
+  return await answer.promise.finally(() => ws.off("message", read));
+}
+
+verifies(
+  ["harness.limits", "harness.contract"],
+  "limits the turns that the messages of a harness start, over HTTP and over /ws",
+  async () => {
+    const { run } = api.runner;
+    const session_id = "child";
+    const answers: unknown[] = [];
+    api.runner.run = async ({ context }) => {
+      const token = context.gateway.delegation_token!;
+      const send = async (text: string, headers: Record<string, string> = {}) => {
+        const path = `/v1/sessions/${session_id}/messages`;
+        const { status, json } = await api.call("POST", path, { token, body: { text }, headers });
+        answers.push([status, json.error?.code ?? null]);
+        return json;
+      };
+      await api.call("POST", "/v1/sessions", { token, body: { session_id } });
+      const ws = new WebSocket(`${base.replace("http:", "ws:")}/ws`, {
+        headers: { authorization: `Bearer ${token}` },
+      });
+      await new Promise((resolve) => ws.once("open", resolve));
+      expect(await requestOver(ws, { op: "attach", session_id, ref: "1" })).toMatchObject({ op: "attached" });
+      const refused = await requestOver(ws, { op: "message", text: "/say one", ref: "2" });
+      ws.terminate();
+      answers.push([refused.op, refused.code]);
+      await send("/say two");
+      const first = await send("/say three", { "idempotency-key": "plan" });
+      const repeated = await send("/say three", { "idempotency-key": "plan" });
+      answers.push(repeated.run_id === first.run_id);
+      await api.call("GET", `/v1/runs/${first.run_id}/events`);
+      await send("/say four", { "idempotency-key": "act" });
+      return ok({ summary: { text: "ended" } });
+    };
+    const { json } = await api.call("POST", "/v1/runs?wait=20", {
+      body: makeBody("limited", { export_id: "triage", policy: { max_child_runs: 1 } }),
+    });
+    api.runner.run = run;
+    expect(json).toMatchObject({ status: "completed" });
+    expect(answers).toEqual([
+      ["error", "request.invalid"],
+      [400, "request.invalid"],
+      [202, null],
+      [202, null],
+      true,
+      [403, "harness.limit"],
+    ]);
+    const { items } = (await api.call("GET", `/v1/runs?session_id=${session_id}`)).json;
+    expect(items).toMatchObject([
+      { trigger: "harness", parent_run_id: json.id, input: { text: "/say three" } },
+    ]);
   },
 );

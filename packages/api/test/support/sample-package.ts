@@ -44,10 +44,12 @@ config_schema = "schemas/config.json"
 [[exports]]
 id = "triage"
 kind = "harness"
+[exports.permissions]
+gateway_api_scopes = ${JSON.stringify(scopes)}
 [exports.harness]
 `;
 
-/** `scopes` and `effect_class` are those of the tool `echo`. */
+/** `scopes` are those of the tool `echo` and the harness `triage`, `effect_class` that of the tool. */
 export function writeSamplePackage(
   parent: string,
   version = "1.0.0",
