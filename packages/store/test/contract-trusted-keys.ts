@@ -42,18 +42,37 @@ export function trustedKeyCases(store: () => Store): void {
     expect((await trusted_keys.list(org_id, { limit: 1, after: page.next! })).items).toEqual([first]);
   });
 
-  test("revokes a trusted key once, together with its audit entry", async () => {
+  test("replaces a trusted key only as it was read, together with its audit entry", async () => {
     const { org_id } = freshOrg();
     const { trusted_keys, audit } = store();
     const key = sampleTrustedKey({ org_id });
     await trusted_keys.create(key, {});
-    const revoked = { ...key, revoked_at: "2026-02-01T00:00:00.000Z" };
     const scope = { org_id, project_id: null };
-    const records = { audit: { ...sampleAudit(), scope, action: "revoked" } };
-    expect(await trusted_keys.revoke(revoked, records)).toBe(true);
-    expect(await trusted_keys.revoke(revoked, records)).toBe(false);
-    expect(await trusted_keys.get(org_id, key.id)).toEqual(revoked);
-    expect((await audit.list(scope, {}, { limit: 10 })).items).toHaveLength(1);
+    const records = () => ({ audit: { ...sampleAudit(), scope, action: "replaced" } });
+    const renewed = { ...key, packages: ["acme/*"], not_after: "2030-01-01T00:00:00.000Z" };
+    const revoked = { ...key, revoked_at: "2026-02-01T00:00:00.000Z" };
+    expect(await trusted_keys.replace(key, renewed, records())).toBe(true);
+    // The row is not the one that this change was made for.
+    expect(await trusted_keys.replace(key, revoked, records())).toBe(false);
+    expect(await trusted_keys.findByKeyId(org_id, key.key_id)).toEqual(renewed);
+    const stored = (await trusted_keys.get(org_id, key.id))!;
+    expect(await trusted_keys.replace(stored, { ...stored, revoked_at: revoked.revoked_at }, records())).toBe(
+      true,
+    );
+    expect((await trusted_keys.get(org_id, key.id))!.revoked_at).toBe(revoked.revoked_at);
+    expect((await audit.list(scope, {}, { limit: 10 })).items).toHaveLength(2);
+  });
+
+  test("stores the same key once when it is created concurrently", async () => {
+    const { org_id } = freshOrg();
+    const { trusted_keys } = store();
+    const key = sampleTrustedKey({ org_id });
+    const copies = [1, 2, 3, 4].map(() => ({ ...key, id: sampleTrustedKey({}).id }));
+    const results = await Promise.allSettled(copies.map((copy) => trusted_keys.create(copy, {})));
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const result of results)
+      if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "trusted_key.conflict" });
+    expect((await trusted_keys.list(org_id, { limit: 10 })).items).toHaveLength(1);
   });
 
   const install = async (org_id: string, version: string) => {

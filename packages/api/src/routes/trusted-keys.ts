@@ -1,4 +1,5 @@
 /** Keys that the organization trusts to sign packages. */
+import { definedFields } from "@backplane/contract";
 import { TrustedKeyCreateSchema, TrustedKeyRevokeSchema, TrustedKeySchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
@@ -11,19 +12,24 @@ export function trustedKeyRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/trusted-keys",
       operation_id: "trustKey",
-      summary: "Trust a signing key",
+      summary: "Trust a signing key, or change a trusted one",
       description:
-        "Admin only. Packages that the key signs can then be installed where a signature is required.",
+        "Admin only. Packages that the key signs can then be installed where a signature is required. If the key is " +
+        "trusted already, its name, packages and period are updated; fields that are left out stay as they are. A " +
+        "revoked key is refused, and so is a period that is over or reversed.",
       tag: "Keys",
       auth: { scope: "keys:write" },
       body: TrustedKeyCreateSchema,
       idempotent: true,
-      responses: { 201: { description: "The trusted key.", schema: TrustedKeySchema } },
+      responses: {
+        200: { description: "The key, which was trusted before.", schema: TrustedKeySchema },
+        201: { description: "The trusted key.", schema: TrustedKeySchema },
+      },
       handler: ({ caller, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
-          status: 201,
-          json: await kernel.trusted_keys.trust(caller, body),
-        })),
+        createOnce(kernel, caller, request, body, async () => {
+          const { key, created } = await kernel.trusted_keys.trust(caller, definedFields(body));
+          return { status: created ? 201 : 200, json: key };
+        }),
     }),
     defineRoute({
       method: "GET",

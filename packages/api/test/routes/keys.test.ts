@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROLES } from "@backplane/contract";
@@ -90,3 +91,28 @@ test("rejects an expired key", async () => {
   api.clock.advance(61_000);
   expect((await api.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(401);
 });
+
+verifies(
+  "pkg.sign",
+  "trusts a signing key with 201 and changes it with 200 until it is revoked",
+  async () => {
+    const { publicKey } = generateKeyPairSync("ed25519");
+    const public_key = publicKey.export({ type: "spki", format: "pem" });
+    const trust = async (more: object) => {
+      const body = { name: "Acme", public_key, ...more };
+      const { status, json } = await api.call("POST", "/v1/trusted-keys", { body });
+      return { status, json };
+    };
+    const over = await trust({ not_after: "2020-01-01T00:00:00Z" });
+    expect([over.status, over.json.error.code]).toEqual([400, "request.invalid"]);
+    expect(over.json.error.details.issues).toMatchObject([{ path: "body.not_after" }]);
+    const created = await trust({ packages: ["acme/*"], not_after: "2998-01-01T00:00:00Z" });
+    expect(created.status).toBe(201);
+    const renewed = await trust({ not_after: "2999-01-01T00:00:00Z" });
+    expect(renewed).toEqual({ status: 200, json: { ...created.json, not_after: "2999-01-01T00:00:00Z" } });
+    expect((await trust({ not_after: null })).json).toEqual({ ...created.json, not_after: null });
+    await api.call("POST", `/v1/trusted-keys/${created.json.id}:revoke`, { body: {} });
+    const revoked = await trust({});
+    expect([revoked.status, revoked.json.error.code]).toEqual([409, "trusted_key.conflict"]);
+  },
+);

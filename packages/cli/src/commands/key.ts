@@ -64,15 +64,17 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     .action(toAction(generateKey));
   key
     .command("trust <file>")
-    .description("Trust the public key of a publisher.")
+    .description(
+      "Trust the public key of a publisher, or change a key that is trusted: settings that are left out stay as they are.",
+    )
     .requiredOption("--name <name>", "name of the publisher")
     .option(
       "--packages <patterns>",
-      "packages that the key may sign: PUBLISHER/*, PUBLISHER/NAME (default: *)",
+      "packages that the key may sign: PUBLISHER/*, PUBLISHER/NAME (default for a new key: *)",
       parseList,
     )
-    .option("--not-before <time>", "time from which the key is valid")
-    .option("--not-after <time>", "time until which the key is valid")
+    .option("--not-before <time>", "time from which the key is valid, or none")
+    .option("--not-after <time>", "time until which the key is valid, or none")
     .action(toAction(trustKey));
   pageFlags(
     key

@@ -45,7 +45,9 @@ export async function trustKey(
     throw new BackplaneError("cli.usage", `${file} is a private key.`, {
       fix: `backplane key trust ${file}.pub --name ${options.name}`,
     });
-  const { name, packages, notBefore: not_before, notAfter: not_after } = options;
+  const { name, packages } = options;
+  const not_before = toLimit(options.notBefore);
+  const not_after = toLimit(options.notAfter);
   const key = await context.client().trusted_keys.trust({
     name,
     public_key,
@@ -55,9 +57,19 @@ export async function trustKey(
   });
   context.out.data(
     key,
-    () => `Trusted ${key.key_id} as ${key.name} for ${key.packages.join(", ")} (${key.id})`,
+    () =>
+      `Trusted ${key.key_id} as ${key.name} for ${key.packages.join(", ")}${describePeriod(key)} (${key.id})`,
   );
   return undefined;
+}
+
+/** `none` removes the limit that a trusted key has. */
+function toLimit(time: string | undefined): string | null | undefined {
+  return time === "none" ? null : time;
+}
+
+function describePeriod({ not_before, not_after }: TrustedKey): string {
+  return `${not_before === null ? "" : ` from ${not_before}`}${not_after === null ? "" : ` until ${not_after}`}`;
 }
 
 /** Reads one page, because an org has few signing keys. */

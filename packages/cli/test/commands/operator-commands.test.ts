@@ -40,6 +40,24 @@ describe("access and records", () => {
     expect((await gateway.backplane(["invoke", "echo"], { env })).err).toContain("error[auth.invalid]");
   });
 
+  test("corrects and renews a trusted signing key with `key trust`", async () => {
+    const key = join(gateway.home, "acme.key");
+    await gateway.json(["key", "generate", "-o", key]);
+    const trust = (...more: string[]) =>
+      gateway.backplane(["key", "trust", `${key}.pub`, "--name", "Acme", ...more]);
+    const over = await trust("--not-after", "2020-01-01T00:00:00Z");
+    expect(over.exit).toBe(EXIT.failed);
+    expect(over.err).toContain("The period of the key is over");
+    expect((await trust("--packages", "acne/*", "--not-after", "2998-01-01T00:00:00Z")).exit).toBe(EXIT.ok);
+    expect((await trust("--packages", "acme/*")).out).toContain(
+      "as Acme for acme/* until 2998-01-01T00:00:00Z (tkey_",
+    );
+    expect((await trust("--not-after", "none")).out).toContain("as Acme for acme/* (tkey_");
+    const { id } = await gateway.json<{ id: string }>(["key", "trust", `${key}.pub`, "--name", "Acme Inc."]);
+    await gateway.json(["key", "revoke", id, "--yes"]);
+    expect((await trust()).err).toContain("cannot be trusted again");
+  });
+
   test("lists audit entries and tails events", async () => {
     const audit = await gateway.json<{ items: { action: string }[] }>(["audit", "list", "--limit", "100"]);
     expect(audit.items.length).toBeGreaterThan(3);

@@ -315,7 +315,7 @@ export const ERROR_CODES = {
   "signature.untrusted": refusalSpec(
     422,
     "The signature was made by a key that is not trusted for this package.",
-    "If you trust the publisher, get the public key from a source that you trust: backplane key trust FILE --name NAME",
+    "If you trust the publisher, get the public key from a source that you trust: backplane key trust FILE --name NAME --packages PATTERNS",
   ),
   "signature.revoked": refusalSpec(
     422,
@@ -325,7 +325,7 @@ export const ERROR_CODES = {
   "signature.expired": refusalSpec(
     422,
     "The key that signed the package is not valid at this time.",
-    "Ask the publisher for a package that is signed with a current key. The validity of a key is set by backplane key trust.",
+    "If the publisher still uses the key, renew it: backplane key trust FILE --name NAME --not-after TIME. Otherwise ask for a package that is signed with a current key.",
   ),
   "signature.rollback": refusalSpec(
     409,
@@ -356,8 +356,8 @@ export const ERROR_CODES = {
   ),
   "trusted_key.conflict": refusalSpec(
     409,
-    "This key was trusted before, and may have been revoked since.",
-    "List the keys with `backplane key list`. A revoked key cannot be trusted again; use a new one.",
+    "The key was revoked, and a revoked key cannot be trusted again.",
+    "Ask the publisher for packages that are signed with a new key, and trust that key: backplane key trust FILE --name NAME",
   ),
 
   // OCI registries.

@@ -59,12 +59,19 @@ export const TrustedKeySchema = z.object({
   revoked_reason: z.string().nullable(),
 });
 
+const PERIOD_TEXT = "Null for no limit. By default null for a new key, and no change for a trusted one.";
+
 export const TrustedKeyCreateSchema = z.strictObject({
   name: z.string().min(1).max(120),
   public_key: z.string().min(1).max(2_048).describe("An Ed25519 public key as PEM."),
-  packages: z.array(SignedPackagesSchema).min(1).max(64).default(["*"]),
-  not_before: TimestampSchema.optional(),
-  not_after: TimestampSchema.optional(),
+  packages: z
+    .array(SignedPackagesSchema)
+    .min(1)
+    .max(64)
+    .optional()
+    .describe("By default `*` for a new key, and no change for a trusted one."),
+  not_before: TimestampSchema.nullable().optional().describe(PERIOD_TEXT),
+  not_after: TimestampSchema.nullable().optional().describe(PERIOD_TEXT),
 });
 
 export const TrustedKeyRevokeSchema = z.strictObject({

@@ -284,8 +284,11 @@ export interface Kernel {
   trusted_keys: {
     list(caller: Caller, page: Page): Promise<PageOf<TrustedKey>>;
     get(caller: Caller, id: string): Promise<TrustedKey>;
-    /** Admin only, like `revoke`. Throws trusted_key.conflict for a key that was trusted before. */
-    trust(caller: Caller, body: TrustedKeyCreate): Promise<TrustedKey>;
+    /**
+     * Admin only, like `revoke`. Updates a key that is trusted already; fields that are left out stay as they are.
+     * Throws trusted_key.conflict for a revoked key.
+     */
+    trust(caller: Caller, body: TrustedKeyCreate): Promise<{ key: TrustedKey; created: boolean }>;
     /** Installed packages keep running; nothing else that the key signed can be installed. */
     revoke(caller: Caller, id: string, reason: string | null): Promise<TrustedKey>;
   };

@@ -25,6 +25,7 @@ import {
 import { covers } from "../grant/domains.ts";
 import { widerFilesystem } from "../grant/wider-parts.ts";
 import type { InstallChecked } from "../installations/installations.ts";
+import { findKeyProblem } from "../signatures/verify-signature.ts";
 
 interface FoundEntry {
   entry: MarketplaceEntry;
@@ -32,7 +33,7 @@ interface FoundEntry {
 }
 
 export function createMarketplace(
-  { store, marketplace }: KernelDeps,
+  { store, clock, marketplace }: KernelDeps,
   installChecked: InstallChecked,
 ): Kernel["marketplace"] {
   const readCatalogs = async () => (await marketplace?.read()) ?? [];
@@ -62,7 +63,10 @@ export function createMarketplace(
       ...entry,
       catalog: origin,
       installable: entry.status === "available",
-      key_trusted: signature === null ? null : key !== null && key.revoked_at === null,
+      key_trusted:
+        signature === null
+          ? null
+          : key !== null && findKeyProblem(key, entry.package.package_id, clock.now()) === null,
       abilities: describePermissions(entry.permissions),
     };
   }

@@ -1,9 +1,10 @@
 /**
- * The state of a signature is stored when a package is installed, but its key can be revoked or expire later. Packages
- * are shown with the state that their signature has now.
+ * The state of a signature is stored when a package is installed, but its key can be revoked, changed or renewed, or can
+ * expire later. Packages are shown with the state that their signature has now.
  */
 import type { Package, SignatureState, TrustedKey } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
+import { findKeyProblem } from "./verify-signature.ts";
 
 export type WithCurrentSignatures = (org_id: string, rows: readonly Package[]) => Promise<Package[]>;
 
@@ -22,10 +23,12 @@ export function createCurrentSignatures({
       rows.map(async (row) => {
         const { signature } = row;
         if (signature?.state !== "verified" || signature.key_id === null) return row;
-        const current = currentState(signature, await findKey(signature.key_id), clock.now());
+        const findState = async (candidate: SignatureState) =>
+          currentState(candidate, row.package_id, await findKey(candidate.key_id!), clock.now());
+        const current = await findState(signature);
         if (current.state === "verified") return { ...row, signature: current };
         for (const other of signature.further ?? []) {
-          const by_other = currentState({ ...signature, ...other }, await findKey(other.key_id), clock.now());
+          const by_other = await findState({ ...signature, ...other });
           if (by_other.state === "verified") return { ...row, signature: by_other };
         }
         return { ...row, signature: current };
@@ -34,10 +37,20 @@ export function createCurrentSignatures({
   };
 }
 
-function currentState(signature: SignatureState, key: TrustedKey | null, now: number): SignatureState {
+const STATE_BY_PROBLEM = {
+  "signature.revoked": "revoked",
+  "signature.untrusted": "unverified",
+  "signature.expired": "expired",
+} as const;
+
+function currentState(
+  signature: SignatureState,
+  package_id: string,
+  key: TrustedKey | null,
+  now: number,
+): SignatureState {
   if (key === null) return { ...signature, state: "unverified", reason: "signature.untrusted" };
-  if (key.revoked_at !== null) return { ...signature, state: "revoked", reason: "signature.revoked" };
-  if (key.not_after !== null && now > Date.parse(key.not_after))
-    return { ...signature, state: "expired", reason: "signature.expired" };
-  return signature;
+  const shown = { ...signature, key_name: key.name };
+  const reason = findKeyProblem(key, package_id, now);
+  return reason === null ? shown : { ...shown, state: STATE_BY_PROBLEM[reason], reason };
 }

@@ -45,23 +45,26 @@ export async function verifySignature(
       },
     );
   const details = { key_id, key_name: key.name };
-  if (key.revoked_at !== null)
+  const problem = findKeyProblem(key, package_id, now);
+  if (problem === "signature.revoked")
     throw new BackplaneError(
-      "signature.revoked",
+      problem,
       `${package_id} is signed with ${key.name} (${key_id}), which was revoked${key.revoked_reason === null ? "" : `: ${key.revoked_reason}`}.`,
       { details: { ...details, revoked_at: key.revoked_at } },
     );
-  if (!key.packages.some((pattern) => coversPackage(pattern, package_id)))
+  if (problem === "signature.untrusted")
     throw new BackplaneError(
-      "signature.untrusted",
+      problem,
       `${key.name} (${key_id}) is trusted for ${key.packages.join(", ")}, not for ${package_id}.`,
-      { details },
+      {
+        details,
+        fix: `If the publisher may sign it: backplane key trust FILE --name NAME --packages '${[...key.packages, package_id].join(",")}'`,
+      },
     );
-  const [from, until] = [key.not_before, key.not_after];
-  // The time of signing is the signer's own claim, so a key has to be valid now.
-  if ((from !== null && now < Date.parse(from)) || (until !== null && now > Date.parse(until))) {
+  if (problem === "signature.expired") {
+    const { not_before: from, not_after: until } = key;
     const period = [from && `from ${from}`, until && `until ${until}`].filter(Boolean).join(" ");
-    throw new BackplaneError("signature.expired", `${key.name} (${key_id}) is valid only ${period}.`, {
+    throw new BackplaneError(problem, `${key.name} (${key_id}) is valid only ${period}.`, {
       details: { ...details, not_before: from, not_after: until },
     });
   }
@@ -73,6 +76,22 @@ export async function verifySignature(
       { details },
     );
   return { signature, key };
+}
+
+/**
+ * Why the key may not sign this package now; null if it may. The time of signing is the signer's own claim, so a key has
+ * to be valid now.
+ */
+export function findKeyProblem(
+  { revoked_at, packages, not_before, not_after }: TrustedKey,
+  package_id: string,
+  now: number,
+): "signature.revoked" | "signature.untrusted" | "signature.expired" | null {
+  if (revoked_at !== null) return "signature.revoked";
+  if (!packages.some((pattern) => coversPackage(pattern, package_id))) return "signature.untrusted";
+  const has_begun = not_before === null || now >= Date.parse(not_before);
+  const has_ended = not_after !== null && now > Date.parse(not_after);
+  return has_begun && !has_ended ? null : "signature.expired";
 }
 
 function requireMatchingValues(signature: PackageSignature, signed: SignedPackage): void {

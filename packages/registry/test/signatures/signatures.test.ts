@@ -42,8 +42,10 @@ beforeEach(async () => {
   acme = generateSigningKey();
 });
 
-const trust = (key: SigningKey, more: object = {}) =>
-  installer.fixture.kernel.trusted_keys.trust(admin, { name: "Acme", public_key: key.public_key, ...more });
+const trust = async (key: SigningKey, more: object = {}) => {
+  const body = { name: "Acme", public_key: key.public_key, ...more };
+  return (await installer.fixture.kernel.trusted_keys.trust(admin, body)).key;
+};
 
 interface TestPackage {
   /** The folder of the OCI image layout. */
@@ -113,6 +115,8 @@ const signedAs =
   (change: Partial<Parameters<typeof signPackage>[0]>) => (identity: Parameters<typeof signPackage>[0]) =>
     signWith(acme)({ ...identity, ...change });
 const past = "2001-01-01T00:00:00.000Z";
+const HOUR = 3_600_000;
+const hoursFromNow = (hours: number) => new Date(Date.now() + hours * HOUR).toISOString();
 const future = "2999-01-01T00:00:00.000Z";
 
 const REFUSALS: [
@@ -132,8 +136,12 @@ const REFUSALS: [
   [
     "a key that has expired",
     "signature.expired",
-    (identity) => signWith(acme)(identity),
-    { not_after: past },
+    // The key is valid for one hour, and the signature is checked two hours later.
+    (identity) => {
+      installer.fixture.clock.wall_offset = 2 * HOUR;
+      return signWith(acme)(identity);
+    },
+    { not_after: hoursFromNow(1) },
   ],
   [
     "a key that is not valid yet",
@@ -183,7 +191,9 @@ verifies("pkg.sign", "refuses a package that a revoked key has signed and report
   expect(error.message).toContain("the laptop was stolen");
   await expectNothingStored(installer);
   // The key cannot be trusted again, not even under another name.
-  expect((await captureRefusal(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
+  const refused = await captureRefusal(trust(acme, { name: "Other" }));
+  expect(refused.code).toBe("trusted_key.conflict");
+  expect(refused.message).toMatch(/Acme.* was revoked at .* cannot be trusted again/);
 });
 
 verifies(
@@ -212,6 +222,127 @@ verifies(
     expect(installed.signature).toMatchObject({ state: "revoked", key_name: "Acme" });
   },
 );
+
+verifies(
+  "pkg.sign",
+  "corrects and renews a trusted key when it is trusted again, and shows its packages accordingly",
+  async () => {
+    const { kernel, clock } = installer.fixture;
+    // The publisher is misspelled.
+    const first = await trust(acme, { packages: ["acne/*"], not_after: hoursFromNow(1) });
+    const signed_package = await createTestPackage("1.0.0", signWith(acme));
+    const refused = await captureRefusal(install(signed_package));
+    expect(refused.code).toBe("signature.untrusted");
+    expect(refused.fix).toContain("--packages 'acne/*,acme/hello'");
+
+    const corrected = await trust(acme, { name: "Acme Inc.", packages: ["acme/*"] });
+    expect(corrected).toEqual({ ...first, name: "Acme Inc.", packages: ["acme/*"] });
+    const { packages } = await install(signed_package);
+    const state = async () => (await kernel.packages.get(admin, packages[0]!.package.id)).signature;
+    expect(await state()).toMatchObject({ state: "verified", key_name: "Acme Inc." });
+    await trust(acme, { packages: ["other/*"] });
+    expect(await state()).toMatchObject({ state: "unverified", reason: "signature.untrusted" });
+    await trust(acme, { packages: ["acme/*"] });
+    clock.wall_offset = 2 * HOUR;
+    expect(await state()).toMatchObject({ state: "expired", reason: "signature.expired" });
+    const expired = await captureRefusal(install(await createTestPackage("1.1.0", signWith(acme))));
+    expect([expired.code, expired.fix]).toEqual([
+      "signature.expired",
+      expect.stringContaining("key trust FILE --name NAME --not-after TIME"),
+    ]);
+
+    // A renewal does not extend the trust to other packages.
+    expect((await trust(acme, { not_after: hoursFromNow(48) })).packages).toEqual(["acme/*"]);
+    expect(await state()).toMatchObject({ state: "verified", reason: null });
+    await install(await createTestPackage("1.1.0", signWith(acme)));
+    expect((await trust(acme, { not_after: null })).not_after).toBeNull();
+    expect((await kernel.trusted_keys.list(admin, { limit: 10 })).items).toHaveLength(1);
+  },
+);
+
+verifies(
+  "pkg.sign",
+  "records what a renewed key had before, and nothing for a key that stays the same",
+  async () => {
+    const not_after = hoursFromNow(1);
+    const { id, key_id } = await trust(acme, { packages: ["acme/*"], not_after });
+    const renewed = hoursFromNow(48);
+    await trust(acme, { not_after: renewed });
+    await trust(acme, { packages: ["acme/*", "other/*"] });
+    await trust(acme, { packages: ["acme/*", "other/*"], not_after: renewed });
+    const { items } = await store.audit.list(admin.scope, {}, { limit: 20 });
+    const changes = items.filter(({ action }) => action.startsWith("trusted_key."));
+    expect(changes.map(({ action, subject, details }) => [action, subject, details])).toEqual([
+      [
+        "trusted_key.update",
+        id,
+        { key_id, name: "Acme", packages: { from: ["acme/*"], to: ["acme/*", "other/*"] } },
+      ],
+      ["trusted_key.update", id, { key_id, name: "Acme", not_after: { from: not_after, to: renewed } }],
+      ["trusted_key.trust", id, { key_id, name: "Acme", packages: ["acme/*"], not_before: null, not_after }],
+    ]);
+  },
+);
+
+const PERIODS: [label: string, period: object, message: RegExp][] = [
+  ["that is over", { not_after: past }, /is over: not_after 2001-01-01T00:00:00.000Z is in the past/],
+  ["that ends now", { not_after: "now" }, /is in the past/],
+  [
+    "that ends before it begins",
+    { not_before: future, not_after: hoursFromNow(48) },
+    /is not later than not_before 2999/,
+  ],
+  [
+    "that ends when it begins",
+    { not_before: future, not_after: future },
+    /is not later than not_before 2999/,
+  ],
+];
+
+for (const [label, period, message] of PERIODS)
+  test(`refuses to trust a key for a period ${label}, whether or not the key is trusted`, async () => {
+    const { clock } = installer.fixture;
+    const limits = () =>
+      "not_after" in period && period.not_after === "now"
+        ? { not_after: new Date(clock.now()).toISOString() }
+        : period;
+    for (const known of [false, true]) {
+      const key = known ? await trust(acme, { not_after: hoursFromNow(1) }) : null;
+      const refused = await captureRefusal(trust(acme, limits()));
+      expect([refused.code, refused.fix]).toEqual(["request.invalid", expect.stringContaining("not_after")]);
+      expect(refused.message).toMatch(message);
+      const { items } = await installer.fixture.kernel.trusted_keys.list(admin, { limit: 10 });
+      expect(items).toEqual(known ? [key] : []);
+    }
+  });
+
+test("refuses to rename an expired key without a new period", async () => {
+  await trust(acme, { not_after: hoursFromNow(1) });
+  installer.fixture.clock.wall_offset = 2 * HOUR;
+  expect((await captureRefusal(trust(acme, { name: "Other" }))).code).toBe("request.invalid");
+});
+
+test("revokes a key and changes it at the same time without losing the revocation", async () => {
+  const { trusted_keys } = installer.fixture.kernel;
+  for (let round = 0; round < 5; round++) {
+    const key = generateSigningKey();
+    const { id } = await trust(key, { packages: ["acme/*"] });
+    const changes = ["a/*", "b/*", "c/*"].map((pattern) => trust(key, { packages: [pattern] }));
+    const [revoked] = await Promise.all([
+      trusted_keys.revoke(admin, id, "stolen"),
+      Promise.allSettled(changes),
+    ]);
+    expect(revoked.revoked_at).not.toBeNull();
+    expect((await trusted_keys.get(admin, id)).revoked_reason).toBe("stolen");
+  }
+});
+
+test("trusts a key once when several requests trust it at the same time", async () => {
+  const keys = await Promise.all(
+    ["a/*", "b/*", "c/*"].map((pattern) => trust(acme, { packages: [pattern] })),
+  );
+  expect(new Set(keys.map(({ id }) => id)).size).toBe(1);
+});
 
 verifies("pkg.sign", "accepts one valid signature of several, so that keys can be rotated", async () => {
   const next = generateSigningKey();

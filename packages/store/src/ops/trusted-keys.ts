@@ -3,7 +3,6 @@ import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
 export interface CreateTrustedKey {
-  org_id: string;
   key_id: string;
   /** id, org_id, key_id, body */
   row: SqlValue[];
@@ -11,13 +10,17 @@ export interface CreateTrustedKey {
 }
 
 export function* createTrustedKey(p: CreateTrustedKey): Op<void> {
-  if ((yield* readTrustedKeyByKeyId(p.org_id, p.key_id)) !== undefined)
-    refuse("trusted_key.conflict", `The key ${p.key_id} has been trusted before.`, { key_id: p.key_id });
-  yield sql("insert into trusted_keys (id, org_id, key_id, body) values ($1, $2, $3, $4)", p.row);
+  const created = yield sql(
+    `insert into trusted_keys (id, org_id, key_id, body) values ($1, $2, $3, $4)
+      on conflict (org_id, key_id) do nothing returning id`,
+    p.row,
+  );
+  if (created.length === 0)
+    refuse("trusted_key.conflict", `The key ${p.key_id} is stored already.`, { key_id: p.key_id });
   yield* writeRecords(p.records);
 }
 
-export function* revokeTrustedKey(p: {
+export function* replaceTrustedKey(p: {
   org_id: string;
   id: string;
   before: string;

@@ -58,7 +58,7 @@ import {
   resetSession,
 } from "./sessions.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
-import { createTrustedKey, revokeTrustedKey } from "./trusted-keys.ts";
+import { createTrustedKey, replaceTrustedKey } from "./trusted-keys.ts";
 
 const WRITES = {
   insertPackage,
@@ -91,7 +91,7 @@ const WRITES = {
   createAllowRule,
   removeAllowRule,
   createTrustedKey,
-  revokeTrustedKey,
+  replaceTrustedKey,
   putSecret,
   removeSecret,
   replaceSealed,

@@ -16,7 +16,6 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
     async create(key, records) {
       const { id, org_id, key_id } = key;
       await backend.write("createTrustedKey", {
-        org_id,
         key_id,
         row: [id, org_id, key_id, JSON.stringify(key)],
         records: encodeRecords(records),
@@ -34,14 +33,12 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
       const rows = await backend.read(() => listTrustedKeys([org_id, pageCursor(page), page.limit + 1]));
       return toPage(rows, page, (row) => row.id as string, decode);
     },
-    async revoke(key, records) {
-      const { id, org_id } = key;
-      const row = await backend.read(() => readTrustedKey(org_id, id));
-      if (row === undefined || decode(row).revoked_at !== null) return false;
-      return await backend.write("revokeTrustedKey", {
+    async replace(before, key, records) {
+      const { id, org_id } = before;
+      return await backend.write("replaceTrustedKey", {
         org_id,
         id,
-        before: row.body as string,
+        before: JSON.stringify(before),
         body: JSON.stringify(key),
         records: encodeRecords(records),
       });

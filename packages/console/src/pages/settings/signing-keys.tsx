@@ -113,8 +113,9 @@ function TrustDialog({ onClose }: { onClose: () => void }) {
         name,
         public_key,
         packages,
-        ...(from === "" ? {} : { not_before: new Date(from).toISOString() }),
-        ...(until === "" ? {} : { not_after: new Date(until).toISOString() }),
+        // The form shows the whole period, even if the key is trusted already.
+        not_before: from === "" ? null : new Date(from).toISOString(),
+        not_after: until === "" ? null : new Date(until).toISOString(),
       }),
     onSuccess: () => {
       toast.show({ tone: "good", title: `${name} is trusted.` });
