@@ -32,7 +32,7 @@ async function createTwoKernels(host: Partial<HostPolicy> = {}): Promise<[TestKe
 
 verifies(
   "bind.concurrency",
-  "never exceeds max_concurrency across two gateways on one PostgreSQL, even when one of them dies",
+  "never exceeds max_concurrency across two gateways on one database, even when one of them dies",
   async () => {
     // A lease that outlives the test, so that a slow machine cannot free the slots of the dead gateway.
     const recovery = { interval_ms: 100, node_ttl_ms: 60_000 };
@@ -68,7 +68,7 @@ verifies(
   60_000,
 );
 
-/** A gateway dies during a call. `gateways` states for each other gateway whether it has the files of the package. */
+/** Crashes a gateway during a call. `gateways` states for each survivor whether it has the files of the package. */
 async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateways: ("files" | "none")[]) {
   const schema = `nodes_${++schema_count}`;
   const createNode = async (files: "files" | "none") => {
@@ -240,7 +240,7 @@ test("takes over the calls and approvals of a dead gateway", async () => {
 
 verifies(
   "bind.hot",
-  "rolls a version back once, whichever of two gateways on one PostgreSQL sees it crash",
+  "rolls a version back once, whichever of two gateways on one database sees it crash",
   async () => {
     const [first, second] = await createTwoKernels();
     const content = manifest([toolExport("read")]);
@@ -303,7 +303,7 @@ test("watches, answers and cancels a call from the other gateway", async () => {
 
 verifies(
   "sec.revocation",
-  "a key revoked on one gateway stops the calls, approvals and turns of another gateway",
+  "stops a key's calls, approvals and turns on one gateway after the key is revoked on another",
   async () => {
     const schema = `nodes_${++schema_count}`;
     const [first, second] = await Promise.all(

@@ -211,7 +211,7 @@ test("returns the cause of a failed child to the model and to watchers", async (
   });
 });
 
-test("tells the model that the sub-agent knows the conversation", async () => {
+test("states in the description that the sub-agent receives a copy of the conversation", async () => {
   const { tool } = await loadAgentTool(completed);
   expect(tool.description).toContain("on a copy of this conversation");
   expect(JSON.stringify(tool.parameters)).not.toContain("receives nothing else");

@@ -161,7 +161,7 @@ test("sets no cache markers with cache: false", async () => {
   expect(JSON.stringify(vendor.body)).not.toContain("cache_control");
 });
 
-test("sends a thinking budget after a message of the user and omits it after tool results", async () => {
+test("sends a thinking budget after a user message and omits it after tool results", async () => {
   bus.instances.org_a = [withConfig({ thinking_budget: 9_000, temperature: 0.3 })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.call({ messages });

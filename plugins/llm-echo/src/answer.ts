@@ -93,7 +93,7 @@ async function* perform(
   yield* endParts(request, text + JSON.stringify(tools), script, tools.length > 0 ? "tool_calls" : "stop");
 }
 
-/** The first step whose calls are not all answered; undefined after the last. */
+/** The first step without tools or with unanswered calls; undefined if there is none. */
 function stepAfter(script: Script, results: number): Step | undefined {
   let remaining = results;
   return script.steps.find((step) => {

@@ -11,7 +11,7 @@
  *                           N times and then continues, or always without a count
  *   /help                   lists the directives
  *
- * Lines without a directive are comments. Text without any directive is not a script and is echoed.
+ * Lines that do not begin with `/` are comments. Text without any directive is not a script and is echoed.
  */
 import type { JsonObject, LlmErrorKind, LlmFailure } from "@backplane/sdk/kernel";
 

@@ -1,7 +1,4 @@
-/**
- * The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session of the
- * call.
- */
+/** Runs the plugin on the kernel's own bus. */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";

@@ -14,7 +14,7 @@ function createBus(): LlmBus {
 async function converse(bus: LlmBus, text: string) {
   const messages: ChatMessage[] = [{ role: "user", content: text }];
   const steps: string[][] = [];
-  for (let turn = 0; turn < 10; turn++) {
+  for (let n = 0; n < 10; n++) {
     const { kind, payload } = await bus.call({ messages });
     if (kind !== "llm.call.response") throw new Error(String(payload.error));
     const tool_calls = payload.tool_calls as ToolCallRequest[];
@@ -28,7 +28,7 @@ async function converse(bus: LlmBus, text: string) {
   throw new Error("the script did not end");
 }
 
-test("echoes plain text in several deltas, with usage", async () => {
+test("echoes plain text in deltas and reports the usage", async () => {
   const bus = createBus();
   const { payload } = await bus.call({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
   expect(payload.text).toBe("echo: hello there, 🙂 world");
@@ -87,7 +87,7 @@ test("reports the scripted thoughts and input tokens", async () => {
   expect(payload).toMatchObject({ text: "hi", usage: { input: 90_000 } });
 });
 
-test("fails as often as scripted, then continues, and counts again for the next message", async () => {
+test("fails as often as scripted, then answers and restarts the count", async () => {
   const bus = createBus();
   const messages = [
     { role: "user", content: "/error status 429 retry-after 0.5 times 2\n/error empty times 1\n/say ok" },

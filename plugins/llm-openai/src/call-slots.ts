@@ -1,6 +1,6 @@
 /**
- * Assigns each fragment to its tool call. OpenAI numbers calls and sends the id once; compatible servers omit
- * the number or the id, number every call 0, repeat the name, or send each call as a whole.
+ * Assigns each fragment to its tool call. OpenAI gives each call an index and sends its id once. Compatible servers may
+ * omit the index or the id, use index 0 for every call, repeat the name, or send a whole call at once.
  */
 import type { LlmPart } from "@backplane/sdk/kernel";
 

@@ -36,13 +36,13 @@ export function chatMessages(
   return messages;
 }
 
-/** The answer of a turn that failed. Some servers refuse a message without content. */
+/** Whether this is the empty answer of a failed turn. Some servers refuse a message without content. */
 function isEmptyAnswer(message: Message): boolean {
   return message.role === "assistant" && !message.tool_calls?.length && textOf(message.content) === "";
 }
 
-/** The conversation for a model that reads only text. */
-export function withoutImages(history: readonly Message[]): Message[] {
+/** Converts the conversation for a model that reads only text: images and other media are described in words. */
+export function describeMedia(history: readonly Message[]): Message[] {
   return history.map((message) => {
     if (message.role === "assistant") return message;
     const pieces = contentPieces(message.content, message.role === "user" ? message.attachments : []);

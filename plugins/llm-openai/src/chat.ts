@@ -12,7 +12,7 @@ import {
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
-import { chatMessages, withoutImages } from "./chat-messages.ts";
+import { chatMessages, describeMedia } from "./chat-messages.ts";
 import type { ConnectOpenAi } from "./client.ts";
 import { acceptedMedia, isOpenAiUrl, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
@@ -70,7 +70,7 @@ function buildBody(
     model: request.model,
     messages: chatMessages(
       request.system,
-      config.images ? request.history : withoutImages(request.history),
+      config.images ? request.history : describeMedia(request.history),
       acceptedMedia(config),
     ),
     ...(tools.length === 0 ? {} : { tools }),
@@ -100,8 +100,8 @@ function responseFormat({ name, schema, strict }: NonNullable<LlmOptions["json_o
 }
 
 /**
- * Whether an older server rejected `stream_options`. The caller repeats the request without it; the answer then has no
- * usage.
+ * Whether the server rejected `stream_options`, which older servers do not support. The caller repeats the request
+ * without the usage option; the answer then has no usage.
  */
 export function refusesUsage(error: unknown): boolean {
   const { status, message } = error as { status?: unknown; message?: unknown };

@@ -49,7 +49,7 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   return create({ ...plain, stream_options: { ...other_options, include_usage: true } }).catch(
     (error: unknown) => {
       if (!refusesUsage(error)) throw error;
-      // The client's other options are kept: if they are invalid, it must get an error and not an answer without usage.
+      // The other options are kept: if they are invalid, the client must get an error and not an answer without usage.
       return create(
         Object.keys(other_options).length === 0 ? plain : { ...plain, stream_options: other_options },
       );

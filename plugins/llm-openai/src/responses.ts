@@ -19,7 +19,7 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { dataUrl, withoutImages } from "./chat-messages.ts";
+import { dataUrl, describeMedia } from "./chat-messages.ts";
 import type { ConnectOpenAi } from "./client.ts";
 import { acceptedMedia, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
@@ -57,7 +57,7 @@ function buildBody(
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,
     ...(request.system === "" ? {} : { instructions: request.system }),
-    input: (config.images ? request.history : withoutImages(request.history)).flatMap((message) =>
+    input: (config.images ? request.history : describeMedia(request.history)).flatMap((message) =>
       toItems(message, acceptedMedia(config)),
     ),
     ...(tools.length === 0 ? {} : { tools }),

@@ -96,7 +96,7 @@ test("sends the conversation as chat messages and images as image_url", async ()
       { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "2" }] },
       { role: "assistant", content: "two" },
       { role: "user", content: "again" },
-      // The turn failed.
+      // The empty answer of a failed turn.
       { role: "assistant", content: "" },
       { role: "user", content: [{ type: "text", text: "thanks" }] },
     ],

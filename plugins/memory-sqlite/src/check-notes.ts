@@ -1,4 +1,4 @@
-/** Checks whether the file is a memory database and how large it is, and closes the file again. */
+/** Counts the entries of the memory database and closes it again. Throws if the file is not a memory database. */
 import { join } from "node:path";
 import { openDatabase } from "./database.ts";
 import { createNotes } from "./notes.ts";

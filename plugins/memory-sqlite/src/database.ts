@@ -68,7 +68,7 @@ const PRAGMAS = `
   pragma journal_size_limit = 16777216;
 `;
 
-/** Statements are per scope; a gateway with many scopes must not cache one for each without limit. */
+/** Some statements name the index of a scope, so a gateway with many scopes must not cache them without limit. */
 const MAX_STATEMENTS = 256;
 
 export function openDatabase({ file, full_text }: DatabaseOptions): Database {

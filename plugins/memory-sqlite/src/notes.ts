@@ -1,7 +1,6 @@
 /**
- * Storage and search of notes. Every statement includes the scope, so a query never finds another tenant's
- * notes. An index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the
- * next use.
+ * Storage and search of notes. Every search is limited to one scope, so a query never finds another tenant's notes. An
+ * index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the next use.
  */
 import { createHash, randomUUID } from "node:crypto";
 import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
@@ -19,7 +18,7 @@ export interface Note {
   id?: string;
   text: string;
   meta?: JsonObject;
-  /** Milliseconds. */
+  /** Milliseconds since the epoch. */
   at: number;
 }
 
@@ -80,7 +79,7 @@ const CANDIDATES = 200;
 const MAX_COMPARED = 10_000;
 /** Reduces the weight of the top ranks when two rankings are combined. */
 const RANK_OFFSET = 60;
-/** The maximum size of one answer; the first hit always fits. */
+/** The maximum size of one answer; the first hit is always part of it. */
 const ANSWER_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 

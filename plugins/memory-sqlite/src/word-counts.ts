@@ -10,7 +10,7 @@ const SEARCH_BUDGET = 50_000;
 /** Counting a rarer word is faster than caching its count. */
 const MIN_CACHED_COUNT = 1_000;
 const MAX_CACHED_WORDS = 10_000;
-/** A count is valid until the scope has grown or shrunk by this share. */
+/** A count is valid until the scope has grown or shrunk by more than this share. */
 const DRIFT = 0.1;
 
 export interface WordCounts {

@@ -130,7 +130,7 @@ describe.each([
     if (full_text) expect(findTexts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
   });
 
-  test("finds any text by its own words, and no query fails", () => {
+  test("finds any text by a word in it, and no query fails", () => {
     const notes = openTestNotes(full_text);
     fc.assert(
       fc.property(

@@ -179,7 +179,7 @@ test("reports a SQLite without FTS5 and still searches", async () => {
   expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "degraded" });
 });
 
-test("fails to load a file that is not a database, and health reports it before and after", async () => {
+test("fails to load a file that is not a database, and reports failed health", async () => {
   writeFileSync(join(dir, "memory.db"), "this file is not a database".repeat(100));
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir });

@@ -40,7 +40,7 @@ test("leaves out the most common words of an expensive search, never the rarest"
   expect(createWordCounts(database, 10).selectAffordable(1, 2_000, ["even", "the"])).toEqual(["even"]);
 });
 
-test("caches a count until the scope has changed by a tenth", () => {
+test("caches a count until the scope has changed by more than a tenth", () => {
   const { database, add } = createFilledDatabase();
   const counts = createWordCounts(database, 3_500);
   const terms = ["the", "n7"];

@@ -1,6 +1,6 @@
 /**
- * `plugin.strategy_react.*` as checked values. A value of the wrong type is treated as absent and reported as
- * a problem.
+ * `plugin.strategy_react.*` as checked values. An invalid value is treated as absent and reported as a problem; an
+ * invalid list of tools allows no tool.
  */
 import type { JsonObject } from "@backplane/sdk/kernel";
 

@@ -24,7 +24,7 @@ export function systemPrompt(
   return withNotes(withSkills(base, skills), notes);
 }
 
-/** Each skill has its name and one line; the model reads the rest when a task needs it. */
+/** Lists each skill with its name and description on one line; the model reads the text when a task needs it. */
 function withSkills(base: string, skills: readonly Skill[]): string {
   const lines: string[] = [];
   let room = ALL_SKILLS_LENGTH;

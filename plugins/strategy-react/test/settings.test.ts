@@ -8,7 +8,7 @@ test("returns the defaults without configuration", () => {
   });
 });
 
-test("treats a value of the wrong type as absent and reports it", () => {
+test("treats an invalid value as absent and reports it", () => {
   const { settings, problems } = readSettings({ memory: "yes", memory_k: 51, temperature: 3, model: 7 });
   expect(settings).toEqual(readSettings({}).settings);
   expect(problems).toEqual([

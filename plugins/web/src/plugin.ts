@@ -1,7 +1,6 @@
 /**
- * The web surface (plug.web-adapter): the kernel's admin routes under `/api`, as an ordinary adapter. Routes
- * map values to values; every action runs in a kernel service on behalf of the caller, with the caller's
- * rights.
+ * The web surface (plug.web-adapter): routes for configuration, plugins, providers and sessions under `/api`, as an
+ * ordinary adapter. Every action runs in a kernel service on behalf of the caller, with the caller's rights.
  */
 import { type AdapterRequest, type AdapterResponse, defineKernelPlugin } from "@backplane/sdk/kernel";
 import { CONFIG_ROUTES } from "./config-routes.ts";

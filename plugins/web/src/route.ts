@@ -1,4 +1,4 @@
-/** One route of the adapter: the mounted path and its handler. */
+/** Routes of the adapter: their type, their dispatch and the readers of request values. */
 import type {
   AdapterRequest,
   AdapterResponse,

@@ -68,7 +68,7 @@ class SideSuite {
     this.#findings = findings;
   }
 
-  /** False if there was no valid handshake, so that no other check can succeed. */
+  /** Resolves to false if the program did not start or its handshake was invalid: every other check would fail too. */
   async checkCall(tool: ManifestToolExport, input: Json): Promise<boolean> {
     const checkOutput = await this.#plugin.check(tool.tool.output_schema);
     await this.#run(tool, async (session) => {

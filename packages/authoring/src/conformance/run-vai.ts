@@ -40,7 +40,7 @@ export async function runVaiChecks(
   const tested: TestedExport[] = [];
   for (const exported of plugin.manifest.exports) tested.push(await describeExport(plugin, exported));
   // If the process does not start, every other check would fail for the same reason.
-  if (!(await suite.canStart(tested[0]!))) return;
+  if (!(await suite.tryStart(tested[0]!))) return;
   const ending_checks = Promise.all(
     ENDING_CHECKS.map((check) => suite.runInSeparateProcess(check, tested[0]!)),
   );
@@ -74,7 +74,7 @@ class VaiSuite {
     this.#findings = findings;
   }
 
-  async canStart(tested: TestedExport): Promise<boolean> {
+  async tryStart(tested: TestedExport): Promise<boolean> {
     return (await this.#sessionFor(tested)) !== null;
   }
 

@@ -4,8 +4,8 @@ import { isObject, type Json, type JsonObject, type PluginExport } from "@backpl
 const MAX_DEPTH = 8;
 
 /**
- * A small value for the schema: its example, default or first allowed value, otherwise the smallest of its type. The
- * value need not match a schema with patterns or conditions, so the caller validates it.
+ * A small value for the schema: its example, default or first allowed value, otherwise a simple value of its type. The
+ * value may not match a schema with patterns or conditions, so the caller validates it.
  */
 export function makeSample(schema: Json | null, root: Json | null = schema, depth = 0): Json {
   if (!isObject(schema) || depth > MAX_DEPTH) return {};

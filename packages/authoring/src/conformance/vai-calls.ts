@@ -41,7 +41,7 @@ export async function describeExport(plugin: OpenedPackage, exported: PluginExpo
     grant: {
       class: "isolated",
       network: permissions.network,
-      // The suite has no network: its results must not depend on a server.
+      // No domain is allowed, because the results must not depend on a server.
       allowed_domains: [],
       filesystem: permissions.filesystem,
       mounts: [],

@@ -1,7 +1,7 @@
 /**
- * The checks of `vai.rpc.v1`. Checks of exports with the same grant share a process, which the last protocol check
- * shuts down; each of the ENDING_CHECKS runs in its own. An exit or a missing answer breaks the rule of the check that
- * was running.
+ * The checks of `vai.rpc.v1`. Checks of exports with the same grant share a process until a check fails or the last
+ * protocol check shuts the process down; each of the ENDING_CHECKS runs in its own. An exit or a missing answer breaks
+ * the rule of the check that was running.
  */
 import { type JsonObject, OPS, WIRE_LIMITS } from "@backplane/contract";
 import { encodeContentLength } from "@backplane/wire";

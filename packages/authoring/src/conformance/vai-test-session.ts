@@ -1,7 +1,7 @@
 /**
  * The suite's session with one process of a `vai.rpc.v1` plugin. The suite can send any bytes, and every frame from
- * the plugin is checked against the rules that apply at any time. If a broken rule leaves the stream readable, it is
- * recorded and the session continues; otherwise the process is ended.
+ * the plugin is checked against the rules that apply at any time. A violation is recorded, and the session continues if
+ * the stream is still readable; otherwise the process is ended.
  */
 import {
   type BackplaneError,
@@ -52,7 +52,7 @@ export class VaiTestSession {
   readonly #answered = new Set<string>();
   readonly #secrets = new Set<string>();
   #redactor: Redactor | null = null;
-  /** Each with the frames up to it, because frames that follow would push the frames before it out of the report. */
+  /** Each violation with the last frames before it, which later frames would otherwise push out of the report. */
   readonly #violations: { violation: RuleViolation; frames: TranscriptLine[] }[] = [];
   /** Rejects when the stream cannot be read any further or the process has exited. */
   readonly #ended: Promise<never>;
@@ -245,7 +245,7 @@ export class VaiTestSession {
     }
   }
 
-  /** Builds the violation for an answer that did not arrive, or of which only a part arrived. */
+  /** Builds the violation for an answer that did not arrive or arrived only in part. */
   missingAnswer(rule: VaiRule, problem: string): RuleViolation {
     const partial = this.#decoder.strayOutput();
     if (partial === "") return new RuleViolation(rule, `${problem}.`);

@@ -34,7 +34,10 @@ export interface RunRequest {
   class: ExecutionClass;
   /** Time left when the request is submitted, on the monotonic clock. */
   timeout_ms: number;
-  /** Only requests with the same key share a process: package digest, binding generation, project, grant digest. */
+  /**
+   * Contains package digest, binding, generation, project and grant digest. Requests share a process only if they have
+   * the same key.
+   */
   pool_key: string;
   binding_id: string;
 }

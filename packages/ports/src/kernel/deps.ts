@@ -1,4 +1,4 @@
-/** The kernel's dependencies: ports, the host's policy and a clock. */
+/** The kernel's dependencies: its ports, the host's policy and settings. */
 import type { ExecutionClass, Grant, IdSource, JsonObject, Package } from "@backplane/contract";
 import type { ArtifactFiles } from "../host/artifact-files.ts";
 import type { Clock } from "../host/clock.ts";

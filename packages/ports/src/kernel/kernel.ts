@@ -1,7 +1,7 @@
 /**
- * The kernel's facade for HTTP, MCP, the agent loop and deliveries. Every method takes the caller first and is confined
- * to its scope: a resource that the caller may not see is reported as not found. Failures are BackplaneErrors. The API
- * checks the scopes of keys; the kernel checks roles, tenancy and admin-only operations.
+ * The kernel's facade for HTTP, MCP, the agent loop and deliveries. A method that acts for a caller is confined to the
+ * caller's scope: a resource that the caller may not see is reported as not found. Failures are BackplaneErrors. The
+ * API checks the scopes of keys; the kernel checks roles, tenancy and admin-only operations.
  */
 import type {
   AgentPluginInstalled,
@@ -338,9 +338,9 @@ export interface Kernel {
   };
   /** The live configuration of the caller's org. */
   config: {
-    /** Returns the value masked. `show` returns it in the clear, for an admin only, and is audited. */
+    /** Masks a secret value. `show` returns it in the clear, for an admin only, and is audited. */
     get(caller: Caller, key: string, options?: { show?: boolean }): Promise<ConfigEntry>;
-    /** Returns all values masked. */
+    /** Masks all secret values. */
     list(caller: Caller): Promise<ConfigMap>;
     /** Sets all keys or none. Returns the secret keys that were removed because their destination changed. */
     set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]>;

@@ -1,4 +1,7 @@
-/** One row per run (turn), started in one transaction with the user's message and ended in one with the answer. */
+/**
+ * One row per run. The row of a turn is created in the transaction of the user's message and ended in the transaction
+ * of the answer.
+ */
 import type { RiskContext, Run } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { IdempotencyClaim } from "./access-store.ts";
@@ -74,9 +77,8 @@ export interface RunStore {
     records: ChangeRecords,
   ): Promise<AppendedEntries | { joins: number } | null>;
   /**
-   * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has
-   * `max_joins` added messages.
-   * The response stored for `once` is the same as for an append.
+   * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `max_joins` added
+   * messages. The response stored for `once` is the same as for an append.
    */
   join(
     run_id: string,
