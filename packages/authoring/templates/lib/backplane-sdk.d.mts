@@ -1,2 +1,2 @@
-/** The types of backplane-sdk.mjs. `npm install` gives them to your editor; the plugin runs without it. */
+/** The types of backplane-sdk.mjs, for your editor. `npm install` provides them; the plugin runs without them. */
 export * from "@backplane/sdk";

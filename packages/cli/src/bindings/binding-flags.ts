@@ -51,7 +51,7 @@ export interface BindingOptions extends ServerOptions {
   sampling?: NonNullable<BindingPolicy["sampling"]> | boolean;
 }
 
-export function bindingFlags(command: Command): Command {
+export function addBindingFlags(command: Command): Command {
   return command
     .option("--config <json>", "configuration as JSON, or @file")
     .option("--secret <slot=NAME>", "bind a secret slot to a stored secret; repeatable", parseSlotPair)
@@ -107,8 +107,9 @@ export interface BindingFlagSettings {
 }
 
 /**
- * Returns only the settings that were set by a flag. Flags for servers change only some fields of `current`, the current
- * config. Secret names are resolved to references; an unknown name throws.
+ * Returns only the settings that were set by a flag. Flags for servers change only some fields of `current`, which is
+ * the current config. Secret names are resolved to references. The value of an unknown secret is prompted for at a
+ * terminal; otherwise an unknown secret throws.
  */
 export async function readBindingSettings(
   context: CommandContext,
@@ -194,7 +195,7 @@ async function resolveSecretRefs(
   return refs;
 }
 
-/** The gateway's error does not name the secret, so it is added here. */
+/** The gateway's error does not contain the secret's name, so the name is added here. */
 async function findSecretRef(context: CommandContext, name: string): Promise<string> {
   try {
     return (await context.client().secrets.get(name)).ref;

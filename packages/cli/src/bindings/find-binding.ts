@@ -1,6 +1,6 @@
 /**
- * Finds a binding by its id, its package (`acme/jira` or `jira`) or its export; the API accepts only ids. An ambiguous
- * name is an error that lists the ids, since the command may be `remove`.
+ * Finds a binding by its id, package (`acme/jira`), server name (`jira`) or export; the API accepts only ids. An
+ * ambiguous name is an error that lists the ids, since the command may be `remove`.
  */
 import { BackplaneError, type Binding, boundServerName, serverName } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";

@@ -1,6 +1,6 @@
 /**
- * Reports the tools of a new self-describing binding: those that are not offered, those that need approval, or an
- * error. Each line includes the command that changes it.
+ * Reports the tools of a new self-describing binding, in particular those that are not offered or need approval, or the
+ * error if they could not be listed, with the commands that change this.
  */
 import {
   type Binding,
@@ -53,7 +53,7 @@ export async function reportTools(
   await noteApprovals(context, own_tools, all_tools ?? [], server);
 }
 
-/** Reports only that the plugin does not respond. */
+/** Reports nothing unless the tools could not be listed. */
 export async function reportUnavailable(context: CommandContext, { binding_id }: Binding): Promise<void> {
   if (context.out.quiet) return;
   const definitions = await ifAllowed(context.client().bindings.definitions(binding_id));
@@ -124,7 +124,7 @@ function choosePattern(
 ): string {
   const first = tools[0]!.name;
   const server_prefix = `mcp_${server}_`;
-  // The names of all tools may begin with one more word, which a later tool need not have.
+  // All names may share a longer prefix, but a later tool need not have it.
   const prefix = own_tools.every(({ name }) => name.startsWith(server_prefix))
     ? server_prefix
     : commonPrefix(own_tools.map(({ name }) => name));
@@ -141,7 +141,7 @@ function commonPrefix(names: readonly string[]): string {
   return first.slice(0, first.lastIndexOf("_", end - 1) + 1);
 }
 
-/** Null if the key lacks the scope for the request, since a key may be allowed only to install. */
+/** Null if the package has no tools, or if the key lacks the scope for the request: some keys may only install. */
 export async function ifAllowed<T>(request: Promise<T>): Promise<T | null> {
   try {
     return await request;

@@ -1,5 +1,5 @@
 /**
- * Commands that fix common failures of MCP servers. Their messages mention a variable or a path, but a server is
+ * Commands that fix common failures of MCP servers. The servers' messages mention a variable or a path, but a server is
  * unaware of bindings, secrets and the sandbox.
  */
 

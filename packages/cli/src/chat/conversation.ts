@@ -142,7 +142,7 @@ export class Conversation {
     } catch (error) {
       this.#failure = error;
       this.#ready.reject(error);
-      // Nothing may be awaiting this promise; the next message reports the failure.
+      // Avoids an unhandled rejection if nothing awaits this promise; the next message opens the stream again.
       this.#ready.promise.catch(() => {});
       for (const run_id of this.#turns.keys()) this.#fail(run_id, error);
     }
@@ -193,7 +193,7 @@ export class Conversation {
   }
 
   async #findApprovals(): Promise<void> {
-    // A failure is ignored: the next event triggers another request.
+    // A failure is ignored: the next event or poll triggers another request.
     const approvals = await listPendingApprovals(this.#context, this.ref.session_id).catch(() => []);
     for (const approval of approvals) {
       if (this.approvals.has(approval.id) || this.#stop.signal.aborted) continue;

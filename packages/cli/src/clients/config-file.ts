@@ -158,7 +158,7 @@ function writeAtomically(target: string, text: string, mode: number, owner: File
   try {
     writeFileSync(draft, text, { mode: PRIVATE_MODE, flag: "wx" });
     setOwner(draft, owner);
-    // The mode comes after the owner, because a change of owner clears some of its bits.
+    // The mode is set after the owner, because a change of owner clears some mode bits.
     chmodSync(draft, mode);
     const fd = openSync(draft, "r");
     try {

@@ -80,8 +80,8 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
 }
 
 /**
- * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. Null means a file that does
- * not exist. Such a candidate is the original file, whereas removing the entry would leave an empty
+ * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. A null candidate stands for a
+ * file that does not exist. Such a candidate is the original file, whereas removing the entry would leave an empty
  * object or table behind where there was none.
  */
 export async function findOriginal(
@@ -103,7 +103,7 @@ export async function findOriginal(
   return undefined;
 }
 
-/** Replaces the strings that differ wherever they occur. Null if more than strings differ. */
+/** Replaces each string that differs, wherever it occurs in the text. Null if other values differ, too. */
 function replaceValues(text: string, before: Json, after: Json): string | null {
   if (isDeepStrictEqual(toPlainObjects(before), toPlainObjects(after))) return text;
   if (typeof before === "string" && typeof after === "string")

@@ -1,4 +1,7 @@
-/** Formats a failure as exactly three lines: `error[code] description`, reason, `fix: command`. */
+/**
+ * Formats a failure as exactly three lines (`error[code] description`, reason, `fix: command`) or as the JSON document
+ * of --json.
+ */
 import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contract";
 import { plainLine } from "../terminal/plain-text.ts";
 
@@ -81,7 +84,7 @@ function replaceFieldNames(remedy: string, details: Record<string, unknown>): st
     });
 }
 
-/** Commands built from error details, which are otherwise only visible with --json. */
+/** Fixes for the command line. Some contain error details, which are otherwise only visible with --json. */
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
   "package.bound": ({ bindings }) => commandForFirst(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",

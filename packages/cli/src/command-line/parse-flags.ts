@@ -1,4 +1,4 @@
-/** Parses and checks flag values. An invalid value is a usage error that contains the flag. */
+/** Parses and checks flag values. An invalid value is a usage error that names the flag. */
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import type { Mount } from "@backplane/contract";

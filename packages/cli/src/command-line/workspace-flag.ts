@@ -1,11 +1,11 @@
-/** `--workspace`, for every command that takes a session id: ids are unique within a workspace. */
+/** `--workspace`, for commands that act on a session: session ids are unique only within a workspace. */
 import type { Command } from "commander";
 
 export interface WorkspaceOptions {
   workspace?: string;
 }
 
-export function workspaceFlag(command: Command): Command {
+export function addWorkspaceFlag(command: Command): Command {
   return command.option("--workspace <name>", "workspace of the session (default: default)");
 }
 

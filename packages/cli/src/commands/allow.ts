@@ -9,7 +9,7 @@ import {
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 const EXAMPLES =
@@ -31,7 +31,7 @@ interface AddOptions {
 
 export function addAllowCommands(program: Command, toAction: ToAction): void {
   const allow = program.command("allow").description("Allow calls to run without asking each time.");
-  pageFlags(allow.command("list").description("List the allow rules.")).action(toAction(list));
+  addPageFlags(allow.command("list").description("List the allow rules.")).action(toAction(list));
   allow
     .command("add [tool]")
     .description("Allow calls to a tool, or to all tools of a server, within the policy's lasting_approvals.")

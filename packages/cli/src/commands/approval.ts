@@ -11,13 +11,13 @@ import { type Command, Option } from "commander";
 import { listWaitingUpgrades, noteWaitingUpgrades } from "../bindings/waiting-upgrades.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage, showRows } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage, showRows } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson } from "../terminal/plain-text.ts";
 
 export function addApprovalCommands(program: Command, toAction: ToAction): void {
   const approve = program.command("approve").description("Answer calls that await approval.");
-  pageFlags(approve.command("list").description("List approvals, by default the pending ones."))
+  addPageFlags(approve.command("list").description("List approvals, by default the pending ones."))
     .addOption(
       new Option("--status <status>", "only approvals with this status")
         .choices([...APPROVAL_STATUSES, "all"])
@@ -82,7 +82,7 @@ async function list(
     item.expires_at,
     item.brief,
   ]);
-  // Held upgrades are not approvals of calls, but people look for pending decisions here.
+  // Waiting upgrades are not approvals of calls, but people look for pending decisions here.
   if ((status === "pending" || status === "all") && !context.out.quiet)
     noteWaitingUpgrades(context, await listWaitingUpgrades(context));
   return undefined;

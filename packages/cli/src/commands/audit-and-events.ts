@@ -5,13 +5,13 @@ import { EXIT } from "../command-line/exit-codes.ts";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
 import { runUntilInterrupted } from "../terminal/io.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 export function addAuditAndEventCommands(program: Command, toAction: ToAction): void {
   const audit = program.command("audit").description("Audit log: who changed what.");
-  pageFlags(audit.command("list").description("List audit entries."))
+  addPageFlags(audit.command("list").description("List audit entries."))
     .option("--action <name>", "only this action")
     .action(toAction(listAudit));
   audit

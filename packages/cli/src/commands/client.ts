@@ -83,7 +83,7 @@ interface ListedClient {
 const NAMES = KNOWN_CLIENTS.map(({ name }) => name).join(", ");
 /** The names that every client accepts for a server. Clients use them in the names of its tools. */
 const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
-/** The same number of characters of a token as in `key list`. */
+/** `key list` shows the same number of characters of a token. */
 const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
 const PAGE_SIZE = 100;

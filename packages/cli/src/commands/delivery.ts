@@ -10,13 +10,13 @@ import { type Command, Option } from "commander";
 import { findBindingId } from "../bindings/find-binding.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson, plainLine } from "../terminal/plain-text.ts";
 
 export function addDeliveryCommands(program: Command, toAction: ToAction): void {
   const delivery = program.command("delivery").description("Deliveries of events to hooks.");
-  pageFlags(delivery.command("list").description("List deliveries, newest first."))
+  addPageFlags(delivery.command("list").description("List deliveries, newest first."))
     .addOption(new Option("--status <status>", "only deliveries with this status").choices(DELIVERY_STATUSES))
     .option("--binding <binding>", "only deliveries to this hook")
     .action(toAction(list));

@@ -11,7 +11,7 @@ import { type Command, Option } from "commander";
 import { parseList } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showRows } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showRows } from "../context/page.ts";
 import type { Cell } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
@@ -76,7 +76,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     .option("--not-before <time>", "time from which the key is valid, or none")
     .option("--not-after <time>", "time until which the key is valid, or none")
     .action(toAction(trustKey));
-  pageFlags(
+  addPageFlags(
     key
       .command("list")
       .description("List signing keys, and API keys of all projects or of one with --project.")

@@ -3,14 +3,14 @@ import type { LlmCall } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
 import { fields, table } from "../terminal/output.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 export function addLlmCommands(program: Command, toAction: ToAction): void {
   const llm = program.command("llm").description("The model endpoints for Codex, OpenCode and Claude Code.");
   llm.command("models").description("List the models that your credential may use.").action(toAction(models));
-  pageFlags(llm.command("calls").description("List calls to the model endpoints, newest first."))
+  addPageFlags(llm.command("calls").description("List calls to the model endpoints, newest first."))
     .option("--run <id>", "only calls of this run")
     .option("--invocation <id>", "only calls with the delegated token of this invocation")
     .action(toAction(calls));

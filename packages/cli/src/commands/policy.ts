@@ -54,10 +54,10 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
   const policy = program
     .command("policy")
     .description("Which calls are allowed, for whom, and which need approval.");
-  levelFlag(policy.command("show"))
+  addLevelFlag(policy.command("show"))
     .description("Show the configured and the effective policy.")
     .action(toAction(show));
-  levelFlag(policy.command("set <field> [value]"))
+  addLevelFlag(policy.command("set <field> [value]"))
     .description(
       "Set a field; without a value, or with -, the value is read from stdin. Applies from the next call.",
     )
@@ -82,7 +82,7 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
     .action(toAction(explain));
 }
 
-function levelFlag(command: Command): Command {
+function addLevelFlag(command: Command): Command {
   return command.addOption(
     new Option("--level <level>", "policy of the organization, or of the project")
       .choices(["org", "project"])
@@ -131,7 +131,7 @@ async function set(
   return undefined;
 }
 
-/** Setting one field does not conflict with changes to other fields, so a concurrent change is retried. */
+/** Setting one field does not conflict with changes to other fields, so the patch is retried after a concurrent change. */
 async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {

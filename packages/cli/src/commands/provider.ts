@@ -21,7 +21,7 @@ interface FieldOptions {
 export function addProviderCommands(program: Command, toAction: ToAction): void {
   const provider = program.command("provider").description("Model provider instances.");
   provider.command("list").description("List instances; secrets are masked.").action(toAction(list));
-  fieldFlags(provider.command("add <plugin>"))
+  addFieldFlags(provider.command("add <plugin>"))
     .description("Add an instance of a provider plugin.")
     .option("--id <id>", "id of the instance")
     .option("--set <field=value>", "set a configuration field; repeatable", collectValues)
@@ -31,7 +31,7 @@ export function addProviderCommands(program: Command, toAction: ToAction): void 
         "\nA model server on this machine, such as Ollama:\n  backplane provider add llm-openai --id ollama --set base_url=http://localhost:11434/v1 --set model=llama3.3 --allow-private\n",
     )
     .action(toAction(add));
-  fieldFlags(provider.command("set <id> [field=value...]"))
+  addFieldFlags(provider.command("set <id> [field=value...]"))
     .description("Change fields of an instance; field= removes a field.")
     .action(toAction(set));
   provider.command("remove <id>").description("Remove an instance.").action(toAction(remove));
@@ -39,7 +39,7 @@ export function addProviderCommands(program: Command, toAction: ToAction): void 
   provider.command("test <id>").description("Send a short test request.").action(toAction(test));
 }
 
-function fieldFlags(command: Command): Command {
+function addFieldFlags(command: Command): Command {
   return command
     .option("--label <text>", "display name")
     .option("--secret-stdin <field>", "read this field from stdin or a hidden prompt")

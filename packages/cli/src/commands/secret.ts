@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readSecretValue } from "../terminal/read-input.ts";
@@ -21,7 +21,7 @@ export function addSecretCommands(program: Command, toAction: ToAction): void {
       "\nExamples:\n  backplane secret set jira_dev < token.txt\n  printenv JIRA_TOKEN | backplane secret set jira_dev\n",
     )
     .action(toAction(set));
-  pageFlags(
+  addPageFlags(
     secret.command("list").description("List secrets: name, last characters, number of uses."),
   ).action(toAction(list));
   secret.command("show <name>").description("Show a secret without its value.").action(toAction(show));

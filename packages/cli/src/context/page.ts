@@ -9,7 +9,7 @@ export interface PageFlags {
   after?: string;
 }
 
-export function pageFlags(command: Command): Command {
+export function addPageFlags(command: Command): Command {
   return command
     .option("--limit <number>", "maximum number of items", wholeNumber("--limit", 1, 500))
     .option("--after <cursor>", "start after this cursor");

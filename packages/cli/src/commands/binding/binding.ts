@@ -10,7 +10,7 @@ import {
 import { type Command, Option } from "commander";
 import {
   type BindingOptions,
-  bindingFlags,
+  addBindingFlags,
   mergeSettings,
   readBindingSettings,
 } from "../../bindings/binding-flags.ts";
@@ -21,7 +21,7 @@ import { EXIT } from "../../command-line/exit-codes.ts";
 import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
 import { findInstalledPackage } from "../../packages/find-package.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
@@ -46,17 +46,17 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
     .command("binding")
     .description("Make exports usable in a project or an organization.")
     .addHelpText("after", EXAMPLES);
-  bindingFlags(binding.command("create <package> <export>"))
+  addBindingFlags(binding.command("create <package> <export>"))
     .description("Bind an export of PACKAGE[@VERSION].")
     .option("--org-wide", "for the whole organization instead of one project")
     .addHelpText("after", EXAMPLES)
     .action(toAction(create));
-  pageFlags(binding.command("list").description("List bindings."))
+  addPageFlags(binding.command("list").description("List bindings."))
     .addOption(new Option("--kind <kind>", "only this kind").choices(EXPORT_KINDS))
     .option("--package <id>", "only this package")
     .action(toAction(list));
   binding.command("show <binding>").description("Show a binding.").action(toAction(show));
-  bindingFlags(binding.command("set <binding> [args...]"))
+  addBindingFlags(binding.command("set <binding> [args...]"))
     .usage("[options] <binding> [-- args...]")
     .description(
       "Change the specified settings and keep the others. Applies from the next call. ARGS replace the arguments of an MCP server.",
@@ -142,7 +142,8 @@ async function show(context: CommandContext, _options: object, name: string): Pr
 }
 
 /**
- * Patches the generation that was read, so a concurrent change fails with request.precondition instead of being lost.
+ * Patches only the generation that was read: after a concurrent change the command fails with request.precondition
+ * instead of overwriting that change.
  */
 async function set(
   context: CommandContext,

@@ -1,4 +1,4 @@
-/** `binding login` and `binding logout`: signs the gateway in to a remote server. */
+/** `binding login` and `binding logout`: sign the gateway in to a remote server, and out of it. */
 
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";

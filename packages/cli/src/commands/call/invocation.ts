@@ -10,7 +10,7 @@ import { type Command, Option } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
 import { classText, describeInvocation, eventLine } from "./invocation-text.ts";
 
@@ -23,7 +23,7 @@ interface ListOptions extends PageFlags {
 
 export function addInvocationCommands(program: Command, toAction: ToAction): void {
   const invocation = program.command("invocation").description("Past and running calls.");
-  pageFlags(invocation.command("list").description("List calls."))
+  addPageFlags(invocation.command("list").description("List calls."))
     .addOption(new Option("--status <status>", "only calls with this status").choices(INVOCATION_STATUSES))
     .option("--export <id>", "only calls to this export")
     .option("--session <id>", "only calls of this session")

@@ -20,7 +20,7 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags } from "../../context/page.ts";
+import { type PageFlags, addPageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { findCurrentNames } from "./current-names.ts";
@@ -65,7 +65,7 @@ export function addInvokeCommand(program: Command, toAction: ToAction): void {
     .option("--follow", "print plugin events even if stderr is not a terminal")
     .option("--list", "list recent invocations instead")
     .addHelpText("after", EXAMPLES);
-  pageFlags(invoke).action(toAction(run));
+  addPageFlags(invoke).action(toAction(run));
 }
 
 async function run(

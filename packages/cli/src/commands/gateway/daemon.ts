@@ -34,7 +34,10 @@ export function addDaemonCommands(program: Command, toAction: ToAction): void {
     .action(toAction(open));
 }
 
-/** The recorded pid may belong to another program by now, so it is signalled only if the gateway responds. */
+/**
+ * The recorded pid may belong to another program by now. Without --force, the process is therefore signalled only if the
+ * gateway responds.
+ */
 async function down(
   context: CommandContext,
   options: { timeout: number; force?: boolean },

@@ -22,7 +22,7 @@ export interface UpOptions {
   readyFd?: number;
 }
 
-/** The line that `up` prints when the gateway is ready. */
+/** Describes a gateway that is ready. The background process sends it as one line of JSON. */
 export interface ReadyReport {
   url: string;
   login_url: string;

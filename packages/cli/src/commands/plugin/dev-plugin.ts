@@ -35,7 +35,7 @@ export async function devPlugin(
   } finally {
     stopListening();
   }
-  // The command always ends with Ctrl-C, so no error is printed.
+  // Only Ctrl-C ends the loop without an error.
   return EXIT.interrupted;
 }
 

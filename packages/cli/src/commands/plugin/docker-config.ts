@@ -1,4 +1,4 @@
-/** Logins of `docker login`, `podman login` and their credential helpers, for uploads from this machine. */
+/** Logins of `docker login`, `podman login` and their credential helpers, for `plugin push` and `plugin pull`. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -13,7 +13,7 @@ interface Login {
 const HELPER_MS = 30_000;
 const HELPER_NAME = /^[A-Za-z0-9._-]+$/;
 
-/** The login for exactly this host, or null. A file that cannot be read has no logins. */
+/** The login for exactly this host, or null. A file that cannot be read is treated as empty. */
 export async function readDockerLogin(
   registry: string,
   env: Readonly<Record<string, string | undefined>>,

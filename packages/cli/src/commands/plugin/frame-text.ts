@@ -31,7 +31,7 @@ export function describeFrame(text: string): string {
   }
 }
 
-/** The context is left out: it is the same for each call and long. */
+/** Leaves out the context, which is long and similar in each request. */
 function describeRequest({ id, op, body, request_id, tool_name, input }: JsonObject): string {
   if (!isObject(body)) return `request ${toText(request_id)} ${toText(tool_name)} ${contentText(input)}`;
   const { export_id, context: _context, ...rest } = body;

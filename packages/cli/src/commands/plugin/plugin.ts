@@ -1,11 +1,11 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
 import { codeOf, type Package, type PluginView } from "@backplane/contract";
 import type { Command } from "commander";
-import { bindingFlags } from "../../bindings/binding-flags.ts";
+import { addBindingFlags } from "../../bindings/binding-flags.ts";
 import { parseList, percentage, wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showRows } from "../../context/page.ts";
 import { findInstalledPackage } from "../../packages/find-package.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -48,7 +48,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .description("Install and manage plugins.")
     .addHelpText("after", EXAMPLES);
   // SOURCE is required, but with --mcp it is a name, so a missing one gets its own error message.
-  allowFlags(bindingFlags(plugin.command("install [source] [args...]")))
+  addAllowFlags(addBindingFlags(plugin.command("install [source] [args...]")))
     .usage("[options] <source> [args...]")
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an entry of the marketplace (marketplace:ID), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
@@ -68,7 +68,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
     .action(toAction(installPlugin));
-  pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
+  addPageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
   plugin
     .command("search [text...]")
     .description("Search the marketplace, and the public registry of MCP servers if one is configured.")
@@ -102,7 +102,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
         setTrusted(context, name, options.revoke !== true),
       ),
     );
-  allowFlags(plugin.command("upgrade <package>"))
+  addAllowFlags(plugin.command("upgrade <package>"))
     .description(
       "Upgrade all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
     )
@@ -158,7 +158,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
 }
 
 /** Flags that allow code of a package to run in the sandbox while it is installed. */
-function allowFlags(command: Command): Command {
+function addAllowFlags(command: Command): Command {
   return command
     .option(
       "--allow-scripts <name>",

@@ -7,7 +7,7 @@ import type { Command } from "commander";
 import { runScriptedChat } from "../../chat/scripted-chat.ts";
 import { runTerminalChat } from "../../chat/terminal-chat.ts";
 import { collectValues, wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { canAsk } from "../../terminal/prompts.ts";
@@ -34,7 +34,7 @@ Examples:
 `;
 
 export function addChatCommand(session: Command, toAction: ToAction): void {
-  workspaceFlag(session.command("chat [id]"))
+  addWorkspaceFlag(session.command("chat [id]"))
     .description("Chat with the agent; without an ID in a new session.")
     .option("--new", "start a new session, with ID if it is specified")
     .option("-c, --continue", "continue the most recent session")

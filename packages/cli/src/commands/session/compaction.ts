@@ -3,30 +3,30 @@ import { BackplaneError, type CompactedEntry, type Compaction } from "@backplane
 import type { Command } from "commander";
 import { pinTable } from "../../chat/pin-table.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
 import { fields, table } from "../../terminal/output.ts";
 
 const PAGE_SIZE = 1_000;
 
 export function addCompactionCommands(session: Command, toAction: ToAction): void {
-  pageFlags(workspaceFlag(session.command("compactions <id>")))
+  addPageFlags(addWorkspaceFlag(session.command("compactions <id>")))
     .description("List the compactions of a session, newest first.")
     .action(toAction(list));
-  workspaceFlag(session.command("loss <id>"))
+  addWorkspaceFlag(session.command("loss <id>"))
     .description("Show what the last compaction kept, condensed and dropped, entry by entry.")
     .option("--chain <chain>", "another compaction, by the id of its chain")
     .action(toAction(loss));
-  workspaceFlag(session.command("pins <id>"))
+  addWorkspaceFlag(session.command("pins <id>"))
     .description("List the entries that every compaction keeps.")
     .action(toAction(pins));
   const entry = wholeNumber("<entry>", 1, Number.MAX_SAFE_INTEGER);
-  workspaceFlag(session.command("pin <id>").argument("<entry>", "the number of the entry", entry))
+  addWorkspaceFlag(session.command("pin <id>").argument("<entry>", "the number of the entry", entry))
     .description("Keep an entry unchanged in every compaction.")
     .action(toAction(pin));
-  workspaceFlag(session.command("unpin <id>").argument("<entry>", "the number of the entry", entry))
+  addWorkspaceFlag(session.command("unpin <id>").argument("<entry>", "the number of the entry", entry))
     .description("Stop keeping an entry.")
     .action(toAction(unpin));
 }

@@ -44,7 +44,7 @@ export async function startHarnessRun(
     out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
-  // A caller that prints what happens turns the status line off, because it would be printed inside the text.
+  // A caller that prints events hides the status line, which would otherwise be printed inside their text.
   const waiting = show_status ? out.status.begin("Waiting for the harness") : { end: () => {} };
   let interrupted = false;
   const stopListening = io.onSignal(() => {

@@ -1,4 +1,4 @@
-/** `run`: single turns, for scripts that manage session ids themselves. */
+/** `run`: single turns and runs of harnesses, for scripts that manage session ids themselves. */
 import type { RunBody } from "@backplane/client";
 import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run, type Session } from "@backplane/contract";
 import { type Command, Option } from "commander";
@@ -9,10 +9,10 @@ import { Conversation } from "../../chat/conversation.ts";
 import { errorLines } from "../../command-line/error-report.ts";
 import { EXIT, toExitCode } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
@@ -41,7 +41,7 @@ interface StartOptions extends WorkspaceOptions, HarnessFlags {
 
 export function addRunCommands(program: Command, toAction: ToAction): void {
   const run = program.command("run").description("Single turns of an agent.");
-  workspaceFlag(run.command("start"))
+  addWorkspaceFlag(run.command("start"))
     .description("Start a turn; prints the run id, or the answer with --wait or --stream.")
     .requiredOption("--session <id>", "session id; the session is created if it does not exist")
     .requiredOption("--input <text>", "message; - reads stdin")
@@ -72,7 +72,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .option("--input <text>", "message; without one, the harness gets the message of the ended run again")
     .option("--wait", "wait for the end and print the summary")
     .action(toAction(resume));
-  pageFlags(workspaceFlag(run.command("list")))
+  addPageFlags(addWorkspaceFlag(run.command("list")))
     .description("List runs, newest first.")
     .option("--session <id>", "only runs of this session")
     .action(toAction(list));
@@ -116,7 +116,7 @@ async function startHarness(context: CommandContext, options: StartOptions, body
   const ref = { session_id: options.session, ...workspaceOf(options) };
   const conversation = new Conversation(context, ref, {
     onEvent(chat_event) {
-      // The answer of a turn names its run. The other answer is the result of the harness itself.
+      // The answer of a turn contains its run id; the answer without one is the result of the harness itself.
       if (chat_event.kind === "answer" && chat_event.run_id === undefined) return;
       printEvent(context, text, chat_event, names);
       if (chat_event.kind === "answer") text.endLine();

@@ -2,10 +2,10 @@
 import { BackplaneError, definedFields, type JsonObject, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import { parseValue } from "../../terminal/read-input.ts";
@@ -15,13 +15,13 @@ import { addTapeCommands } from "./tape.ts";
 
 export function addSessionCommands(program: Command, toAction: ToAction): void {
   const session = program.command("session").description("Conversations and their tapes.");
-  pageFlags(workspaceFlag(session.command("list").description("List sessions, newest first."))).action(
+  addPageFlags(addWorkspaceFlag(session.command("list").description("List sessions, newest first."))).action(
     toAction(list),
   );
   addTapeCommands(session, toAction);
   addChatCommand(session, toAction);
   addCompactionCommands(session, toAction);
-  workspaceFlag(session.command("fork <id>"))
+  addWorkspaceFlag(session.command("fork <id>"))
     .description("Create a child session that shares the history up to this point.")
     .option(
       "--at <entry>",
@@ -30,32 +30,32 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     )
     .option("--id <child>", "id of the child session")
     .action(toAction(fork));
-  workspaceFlag(session.command("set <id> <key=value...>"))
+  addWorkspaceFlag(session.command("set <id> <key=value...>"))
     .description("Set metadata of a session, such as title and strategy; key= removes a key.")
     .addHelpText(
       "after",
       "\nExample:\n  backplane session set support-42 title='Order 4711' strategy=react\n",
     )
     .action(toAction(set));
-  workspaceFlag(session.command("reset <id>"))
+  addWorkspaceFlag(session.command("reset <id>"))
     .description("Archive the tape and start a new one.")
     .option("--no-archive", "close the tape without announcing it as an archive")
     .action(toAction(reset));
-  workspaceFlag(session.command("handoff <id> <name> [key=value...]"))
+  addWorkspaceFlag(session.command("handoff <id> <name> [key=value...]"))
     .description("Start a new context for the model, in which summary=TEXT replaces the earlier messages.")
     .addHelpText(
       "after",
       "\nExample:\n  backplane session handoff support-42 shipped summary='The order was shipped.'\n",
     )
     .action(toAction(handoff));
-  workspaceFlag(session.command("compact <id>"))
+  addWorkspaceFlag(session.command("compact <id>"))
     .description("Summarize the conversation onto a new chain; the old chain is kept.")
     .option("--compactor <name>", "a compactor to use, or `model` for the built-in summary")
     .option("--context <name>", "prefer compactors made for this context, such as coding")
     .option("--tokens <n>", "the target size", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))
     .action(toAction(compact));
-  workspaceFlag(session.command("undo <id>")).description("Undo the last compaction.").action(toAction(undo));
-  workspaceFlag(session.command("interrupt <id>"))
+  addWorkspaceFlag(session.command("undo <id>")).description("Undo the last compaction.").action(toAction(undo));
+  addWorkspaceFlag(session.command("interrupt <id>"))
     .description("End the running turn.")
     .action(toAction(interrupt));
 }

@@ -5,7 +5,7 @@ import { chatEventText } from "../../chat/chat-event-text.ts";
 import { readEntry, readEvent } from "../../chat/chat-events.ts";
 import { listSessionApprovals } from "../../chat/session-approvals.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
@@ -23,11 +23,11 @@ export function addTapeCommands(session: Command, toAction: ToAction): void {
       wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
       0,
     );
-  sinceFlag(workspaceFlag(session.command("show <id>")))
+  sinceFlag(addWorkspaceFlag(session.command("show <id>")))
     .description("Show a conversation; with --json the session and its entries.")
     .option("--entries", "print every entry of the tape, one per line")
     .action(toAction(show));
-  sinceFlag(workspaceFlag(session.command("replay <id>")))
+  sinceFlag(addWorkspaceFlag(session.command("replay <id>")))
     .description("Print a tape entry by entry; with --json one document per line.")
     .option("--follow", "then print new events until Ctrl-C")
     .action(toAction(replay));
