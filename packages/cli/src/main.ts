@@ -48,7 +48,7 @@ function enableOwnCompileCache(program_folder: string): void {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     const info = lstatSync(folder);
     if (!info.isDirectory() || info.uid !== uid || (info.mode & 0o022) !== 0) return;
-    // Every load of a changed plugin adds files, and nothing removes them.
+    // Every load of a changed plugin adds files, and nothing else removes them.
     const files = readdirSync(folder, { recursive: true }).length;
     if (files > MAX_CACHED_FILES) rmSync(folder, { recursive: true, force: true });
     module.enableCompileCache(folder);

@@ -1,7 +1,7 @@
 /**
  * `plugin init`: writes a plugin that works without changes. The folder `templates` has files for each language, for
- * each kind, and for all plugins. Each plugin gets its own copy of the SDK, because a package is self-contained: it runs
- * without npm and pip.
+ * each kind, and for all plugins. Each plugin gets its own copy of the SDK, because a package is self-contained. The
+ * plugin runs without npm and pip.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -131,7 +131,7 @@ async function set(
   return undefined;
 }
 
-/** Setting one field does not conflict with changes to other fields, so the patch is retried after a concurrent change. */
+/** Setting one field does not conflict with changes to other fields, so a rejected patch is built and sent again. */
 async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {

@@ -1,4 +1,4 @@
-/** Paged lists. Every list command has the same paging flags and the same JSON ({items,next}). */
+/** Paged lists. All commands that print one have the same paging flags. */
 import type { Command } from "commander";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import { type Cell, table } from "../terminal/output.ts";
@@ -18,7 +18,7 @@ export function addPageFlags(command: Command): Command {
 /** The largest page that the API returns. */
 const PAGE_LIMIT = 500;
 
-/** Every item of a list, fetched page by page. */
+/** Fetches every item of a list, page by page. */
 export async function listAll<T>(
   fetchPage: (page: {
     limit: number;

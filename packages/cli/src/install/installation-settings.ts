@@ -9,7 +9,7 @@ export interface InstallOptions extends BindingOptions {
   strict?: boolean;
   acceptSource?: boolean;
   allowDowngrade?: boolean;
-  /** A file. */
+  /** The path of the signature file. */
   signature?: string;
   /** Names of npm packages. */
   allowScripts?: string[];
@@ -18,7 +18,7 @@ export interface InstallOptions extends BindingOptions {
 }
 
 /** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */
-export async function installationSettings(
+export async function readInstallationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {

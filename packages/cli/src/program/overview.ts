@@ -47,7 +47,7 @@ Access and records
 Global flags
   --json        one JSON document on stdout       --url URL       address of the gateway
   --quiet       no progress, no hints             --token TOKEN   credential
-  --no-input    never prompt (exit code 2)          --home DIR      home of the gateway
+  --no-input    never prompt (exit code 2)        --home DIR      home of the gateway
   --yes         skip confirmations                --org, --project  act in this scope
   --help        help for a command                --version       print the version
 

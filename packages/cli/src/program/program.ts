@@ -1,4 +1,4 @@
-/** The command tree. Every action receives a CommandContext and returns the exit code. */
+/** The command tree. Every action except `completion` receives a CommandContext and may return an exit code. */
 import { Command } from "commander";
 import { version } from "../command-line/version.ts";
 import { addAllowCommands } from "../commands/allow.ts";
@@ -37,7 +37,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
-      // A group without a subcommand prints its help; run() prints errors as three lines.
+      // A group without a subcommand prints its help; `runProgram` prints errors as three lines.
       writeErr: (text) => void (json || io.stdout.write(text)),
       outputError: () => {},
       getOutHasColors: () => false,

@@ -23,7 +23,7 @@ export interface Io {
   silence_ms: number;
 }
 
-/** Together with the redraw interval of the status line, this ensures that no command is silent for 2 s. */
+/** With the redraw interval of the status line, a command that shows its status is never silent for 2 s. */
 const SILENCE_MS = 1_000;
 
 /** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */

@@ -27,7 +27,7 @@ export async function confirm(io: Io, flags: PromptFlags, question: string): Pro
   }
 }
 
-/** Commands call this before their first request, so that nothing is fetched for a prompt that cannot be shown. */
+/** For commands that send requests before they prompt: nothing is requested if the prompt cannot be shown. */
 export function assertConfirmable(io: Io, flags: PromptFlags): void {
   if (flags.yes === true || canAsk(io, flags)) return;
   const reason = flags.input === false ? "--no-input forbids prompts" : "stdin is not a terminal";

@@ -122,7 +122,7 @@ describe("error report", () => {
     expect(reason).toBe("The moon is full.");
   });
 
-  test("the JSON document contains code, message, fix and exit code", () => {
+  test("builds a JSON document with code, message, fix and exit code", () => {
     const error = new BackplaneError("daemon.unreachable", "refused", { details: { url: "http://x" } });
     expect(errorDocument(toErrorReport(error), 5)).toEqual({
       error: {

@@ -24,7 +24,7 @@ describe("exit codes", () => {
     expect(codes.map((code) => toExitCode(code))).toEqual(codes.map(() => EXIT.auth));
   });
 
-  test("no error exits with 0 or a reserved code", () => {
+  test("no error code exits with 0 or, without a signal, with 130", () => {
     const exits = (Object.keys(ERROR_CODES) as ErrorCode[]).map((code) => toExitCode(code));
     expect(exits).not.toContain(EXIT.ok);
     expect(exits).not.toContain(EXIT.interrupted);

@@ -35,8 +35,8 @@ export function addDaemonCommands(program: Command, toAction: ToAction): void {
 }
 
 /**
- * The recorded pid may belong to another program by now. Without --force, the process is therefore signalled only if the
- * gateway responds.
+ * The recorded pid may belong to another program by now. Without --force, the process is therefore signalled only if
+ * the gateway responds.
  */
 async function down(
   context: CommandContext,

@@ -6,7 +6,7 @@ import {
   assertNoBindingFlags,
   findBindingFlag,
   type InstallOptions,
-  installationSettings,
+  readInstallationSettings,
 } from "../../install/installation-settings.ts";
 import {
   bindsAutomatically,
@@ -135,7 +135,7 @@ async function installEntry(
   args: readonly string[],
 ): Promise<number | undefined> {
   assertNoServerFlags(options, text, args);
-  const { bind, org_wide } = await installationSettings(context, options);
+  const { bind, org_wide } = await readInstallationSettings(context, options);
   const settings = definedFields({ bind, org_wide });
   return await reportInstallation(context, await context.client().marketplace.install(id, settings));
 }
@@ -147,7 +147,7 @@ async function installFromRegistry(
   args: readonly string[],
 ): Promise<number | undefined> {
   assertNoServerFlags(options, reference, args);
-  const settings = await installationSettings(context, options);
+  const settings = await readInstallationSettings(context, options);
   const source = { gateway_source: { kind: "oci", reference } as const, label: reference };
   return await reportInstallation(context, await sendInstallation(context, source, settings));
 }
@@ -161,7 +161,7 @@ async function installPackage(
   if (options.editable === true) throw wrongFlagError("--editable", "local folders", text);
   const signature = readSignatureFile(context.io.cwd, source.path, options.signature);
   const settings = {
-    ...(await installationSettings(context, options)),
+    ...(await readInstallationSettings(context, options)),
     ...(signature === undefined ? {} : { signature }),
   };
   return await reportInstallation(context, await sendInstallation(context, source, settings));
@@ -177,7 +177,7 @@ async function installServers(
 ): Promise<number> {
   assertServerFlags(options, text);
   assertNoArgs(args, text);
-  const settings = await installationSettings(context, options);
+  const settings = await readInstallationSettings(context, options);
   const source_with_slots = addSecretSlots(source, Object.keys(options.secret ?? {}));
   const server_args =
     "gateway_source" in source && "args" in source.gateway_source ? (source.gateway_source.args ?? []) : [];

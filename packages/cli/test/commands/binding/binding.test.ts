@@ -172,7 +172,7 @@ describe("bindings and packages", () => {
 
   test("does not overwrite a concurrent change with `set`", async () => {
     const id = bindings.slow!.binding_id;
-    // A proxy between the command and the gateway that makes another change right before the PATCH.
+    // A proxy between the command and the gateway, which makes another change right before the PATCH.
     const proxy = createServer((request, response) => {
       void (async () => {
         if (request.method === "PATCH") await gateway.json(["binding", "set", id, "--timeout", "7000"]);
