@@ -125,7 +125,7 @@ describe("launcher", () => {
     expect(names.filter((name) => !since_20.has(name))).toEqual([]);
   });
 
-  test("dist/main.js starts the bundled Node under an old one, and reports it if it is missing", () => {
+  test("starts the bundled Node from dist/main.js under an old Node, and reports a missing one", () => {
     const program = useBuiltMain();
     const run = (version: string, ...args: string[]) => {
       const argv = ["-r", pretendNodeVersion(version), program, ...args];

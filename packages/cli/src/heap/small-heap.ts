@@ -7,7 +7,8 @@
 const SEMI_SPACE = "--max-semi-space-size=";
 /**
  * Measured with MCP calls of 1 kB: 159–194 MB with this size and limited growth, up to 262 MB with this size and V8's
- * default growth, up to 323 MB with all defaults. 4 MB would save another 15 MB but cost a fifth of the calls per second.
+ * default growth, up to 323 MB with all defaults. A size of 4 MB would save another 15 MB but cost a fifth of the calls
+ * per second.
  */
 export const OWN_SEMI_SPACE = `${SEMI_SPACE}6`;
 /**

@@ -92,7 +92,7 @@ test("removes a key with `unset`, and asks for confirmation before it removes al
   expect(await gateway.json(["config", "list", "gone"])).toEqual({});
 });
 
-test("reports a missing or invalid key with its code", async () => {
+test("reports a missing or invalid key with an error code", async () => {
   const missing = await gateway.backplane(["config", "get", "not.there"]);
   expect([missing.exit, missing.out]).toEqual([EXIT.failed, ""]);
   expect(missing.err).toContain("error[config.not_found]");

@@ -121,7 +121,7 @@ describe("access and records", () => {
   });
 });
 
-test("writes the files that the commands read to the home", () => {
+test("writes admin.token and gateway.json, which commands read, to the home", () => {
   expect(existsSync(join(gateway.home, "admin.token"))).toBe(true);
   expect(JSON.parse(readFileSync(join(gateway.home, "gateway.json"), "utf8"))).toMatchObject({
     url: gateway.url,

@@ -5,7 +5,7 @@ import { OWN_HEAP_FLAGS } from "../../src/heap/small-heap.ts";
 
 const MODULE = resolve("packages/cli/src/heap/limit-heap-growth.ts");
 
-/** V8 accepts compiled code only under this tag, so it shows whether the flags have changed. */
+/** V8 accepts compiled code only with this tag, so the tag shows whether the flags have changed. */
 function readCodeTags(...flags: string[]): { before: number; after: number } {
   const program = `const { cachedDataVersionTag } = await import("node:v8");
     const before = cachedDataVersionTag();
@@ -16,7 +16,7 @@ function readCodeTags(...flags: string[]): { before: number; after: number } {
   return JSON.parse(spawnSync(process.execPath, args, { encoding: "utf8" }).stdout);
 }
 
-test("accepts Node's compiled code at the start and limits the growth of the heap afterwards", () => {
+test("keeps Node's compiled code valid at the start and changes V8's flags afterwards", () => {
   const plain = readCodeTags();
   const with_own_flags = readCodeTags(...OWN_HEAP_FLAGS);
   expect(plain.after).toBe(plain.before);

@@ -1,4 +1,4 @@
-/** Runs every command with --json against a real gateway: one JSON document on stdout, no ANSI codes. */
+/** Runs the commands with --json against a real gateway: one JSON document on stdout, no ANSI codes. */
 import type { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

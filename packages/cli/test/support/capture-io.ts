@@ -26,7 +26,7 @@ export interface CaptureOptions {
   /** The content of stdin, which then ends; undefined for an empty stdin, null for one that stays open. */
   stdin?: string | null;
   tty?: boolean;
-  /** Default: nothing is printed while a command waits, however busy the machine is. */
+  /** By default no status is printed while a command waits, however busy the machine is. */
   silence_ms?: number;
 }
 

@@ -55,7 +55,7 @@ export async function startTestGateway(settings = ""): Promise<TestGateway> {
   };
 }
 
-/** Installs the plugin of this folder and binds all its exports; `secretive` has no secret yet. */
+/** Installs the plugin in the folder `plugin` and binds all its exports; `secretive` has no secret yet. */
 export async function installKit(gateway: TestGateway): Promise<Record<string, Binding>> {
   const { bindings } = await gateway.json<{ bindings: Binding[] }>([
     "plugin",

@@ -1,4 +1,4 @@
-/** Runs `up` of the built CLI in its own process and home, and CLI commands against it. */
+/** Runs `up` of the built CLI in a separate process with its own home, and CLI commands against that gateway. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Longer than any expected wait, and shorter than the timeout of a test. */
+/** Longer than any expected wait. */
 const TIMEOUT_MS = 90_000;
 
 /** Waits until the output matches; resolves with the first group, otherwise the match. */

@@ -140,7 +140,7 @@ describe("invoke", () => {
     expect(err).toMatch(/The command was interrupted, and the call was cancelled\. \(inv_\w+\)/);
   });
 
-  test("--no-wait does not wait; invocation list, show, events and cancel find the call", async () => {
+  test("returns the running call with --no-wait; `invocation` lists, shows, follows and cancels it", async () => {
     const started = await gateway.json<Invocation>(["invoke", "slow", "--no-wait"]);
     const events = gateway.begin(["invocation", "events", started.id, "--json"]);
     await waitForOutput(events.io.out, /waiting/);
@@ -174,7 +174,7 @@ describe("approvals", () => {
     return { ...call, id };
   }
 
-  test("--no-wait reports that the call awaits approval", async () => {
+  test("reports with --no-wait that the call awaits approval", async () => {
     const { err } = await gateway.backplane(["invoke", "guarded", "--no-wait"]);
     const id = /Awaiting approval: backplane approve allow (appr_\w+)/.exec(err)?.[1] ?? "";
     expect((await gateway.backplane(["approve", "deny", id])).exit).toBe(EXIT.ok);

@@ -23,9 +23,9 @@ afterAll(() => gateway?.close());
 
 interface DevSession {
   activities(): WorkspaceActivity[];
-  /** Waits until an activity of this type, after the first `from`, matches. */
+  /** Waits for an activity of this type that contains `text`; ignores the first `from` activities. */
   next(type: WorkspaceActivity["type"], from: number, text?: string): Promise<WorkspaceActivity>;
-  /** Ctrl-C; resolves to the exit code. */
+  /** Sends Ctrl-C and resolves to the exit code. */
   interrupt(): Promise<number>;
 }
 

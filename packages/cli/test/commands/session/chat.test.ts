@@ -47,7 +47,7 @@ describe("scripted", () => {
     expect((await say("x", "older", "--continue")).exit).toBe(EXIT.usage);
   });
 
-  test("--json prints one document with the runs", async () => {
+  test("prints one JSON document with the runs with --json", async () => {
     const done = await gateway.json<{ session_id: string; runs: Run[] }>([
       "session",
       "chat",
@@ -139,7 +139,7 @@ describe("at a terminal", () => {
       io,
       ended,
       type: (text: string) => void io.stdin.write(text),
-      /** Waits for output after the position of the last match. */
+      /** Waits for a match in the output since the previous match. */
       until: async (pattern: RegExp) => {
         await waitForOutput(() => io.err().slice(read_length), pattern);
         read_length = io.err().length;
@@ -211,7 +211,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.ok);
   });
 
-  test("ends the turn on Ctrl-C, and exits with 130 on two within 2 s", async () => {
+  test("ends the turn on Ctrl-C, and exits with 130 on a second one within 2 s", async () => {
     const { io, ended, type, until } = await chat("t5");
     type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
     await waitForOutput(io.out, /a/);

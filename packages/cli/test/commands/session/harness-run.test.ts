@@ -60,7 +60,7 @@ test("sends another message and waits for the end", async () => {
   expect(printed).toEqual(["fixed it"]);
 });
 
-test("exits with the code of a run that failed", async () => {
+test("does not exit with 0 for a failed run, and prints its error", async () => {
   const error = { code: "harness.limit", message: "The execution has used its max_steps." } as Run["error"];
   const { context, errors } = createContext({ error });
   expect(await resumeHarnessRun(context, HARNESS_RUN, { wait: true })).not.toBe(EXIT.ok);

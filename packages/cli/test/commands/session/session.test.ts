@@ -60,7 +60,7 @@ describe("show", () => {
     expect(raw_lines[0]).toMatch(/^1 \S+ anchor \{/);
   });
 
-  test("reports a missing session with its code", async () => {
+  test("reports a missing session with an error code", async () => {
     for (const name of ["show", "replay", "reset", "compact", "undo", "interrupt", "fork", "pins", "loss"]) {
       const { exit, err } = await gateway.backplane(["session", name, "nowhere", "--yes"]);
       expect({ name, exit, code: err.slice(0, 24) }).toEqual({
@@ -190,7 +190,7 @@ verifies("compactor.pins", "pins, lists and unpins an entry", async () => {
   expect(refused.err).toContain("cannot be pinned");
 });
 
-test("leaves a marker on `compact`, reverts it on `undo`, and asks for confirmation on `reset`", async () => {
+test("marks a compaction, returns to the previous chain on `undo`, and asks for confirmation on `reset`", async () => {
   await say("long", ...Array.from({ length: 6 }, (_, n) => `${n} ${"words ".repeat(400)}`), "the last");
   await gateway.json(["provider", "set", "llm-echo", "context_window=10000"]);
   const compacted = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
