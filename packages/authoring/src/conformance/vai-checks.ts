@@ -18,7 +18,7 @@ export interface VaiCheck {
   run(session: VaiTestSession, tested: TestedExport): Promise<void> | null;
 }
 
-/** Much longer than a busy machine delays a frame, so that a plugin can tell this deadline from that of a normal call. */
+/** Much longer than a busy machine delays a frame, so that a plugin does not mistake a normal deadline for this one. */
 const PASSED_BY_MS = 3_600_000;
 
 /** Run for each export. */

@@ -9,7 +9,7 @@ import {
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../context/page.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 const EXAMPLES =

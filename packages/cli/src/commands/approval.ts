@@ -11,7 +11,7 @@ import { type Command, Option } from "commander";
 import { listWaitingUpgrades, noteWaitingUpgrades } from "../bindings/waiting-upgrades.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage, showRows } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage, showRows } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson } from "../terminal/plain-text.ts";
 

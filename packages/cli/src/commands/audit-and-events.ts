@@ -5,7 +5,7 @@ import { EXIT } from "../command-line/exit-codes.ts";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../context/page.ts";
 import { runUntilInterrupted } from "../terminal/io.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 

@@ -10,7 +10,7 @@ import { type Command, Option } from "commander";
 import { findBindingId } from "../bindings/find-binding.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { exactJson, plainLine } from "../terminal/plain-text.ts";
 

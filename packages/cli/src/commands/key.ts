@@ -11,7 +11,7 @@ import { type Command, Option } from "commander";
 import { parseList } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showRows } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showRows } from "../context/page.ts";
 import type { Cell } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";

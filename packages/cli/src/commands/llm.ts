@@ -3,7 +3,7 @@ import type { LlmCall } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../context/page.ts";
 import { fields, table } from "../terminal/output.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../context/page.ts";
 import { fields } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readSecretValue } from "../terminal/read-input.ts";

@@ -193,7 +193,8 @@ export interface PackageImporter {
 export interface PackageFiles {
   /**
    * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
-   * `package.corrupt`, even if only the installed files are damaged, and `package.files_missing` if there are none.
+   * `package.corrupt`, even if only the files in the content store are damaged, and `package.files_missing` if the
+   * content store has none.
    */
   open(digest: string): Promise<PackageImage>;
 }

@@ -190,7 +190,7 @@ export interface Runner {
   run(request: RunRequest, listener: RunListener): Promise<RunOutcome>;
   /** Returns false if the invocation does not run here. */
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
-  /** Stops the processes of outdated generations of a binding after their calls in flight have finished. */
+  /** Stops the processes of a binding, except those for `keep_pool_key`, after their calls in flight have finished. */
   retire(binding_id: string, keep_pool_key?: string): void;
   /**
    * Asks the process of a described package for its tools. Rejects with a BackplaneError. Reports the steps of a launch

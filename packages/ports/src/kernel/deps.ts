@@ -34,7 +34,7 @@ export interface HostPolicy {
   /** The weakest isolation that this host allows; undefined leaves the decision to the binding. */
   min_class?: ExecutionClass;
   network?: Grant["network"];
-  /** Limits every grant, and applies as is when neither manifest nor binding lists domains. */
+  /** Limits every grant, and applies as is when no other level lists domains. */
   default_domains?: readonly string[];
   mounts?: boolean;
   /** `host:port` values that calls may reach although they are not public, if their grant lists them. */

@@ -9,8 +9,8 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import {
-  type BindingOptions,
   addBindingFlags,
+  type BindingOptions,
   mergeSettings,
   readBindingSettings,
 } from "../../bindings/binding-flags.ts";
@@ -21,7 +21,7 @@ import { EXIT } from "../../command-line/exit-codes.ts";
 import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../../context/page.ts";
 import { findInstalledPackage } from "../../packages/find-package.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";

@@ -10,7 +10,7 @@ import { type Command, Option } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../../context/page.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
 import { classText, describeInvocation, eventLine } from "./invocation-text.ts";
 

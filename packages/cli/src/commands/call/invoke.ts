@@ -20,7 +20,7 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags } from "../../context/page.ts";
+import { addPageFlags, type PageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { findCurrentNames } from "./current-names.ts";

@@ -5,7 +5,7 @@ import { addBindingFlags } from "../../bindings/binding-flags.ts";
 import { parseList, percentage, wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags, showRows } from "../../context/page.ts";
+import { addPageFlags, type PageFlags, showRows } from "../../context/page.ts";
 import { findInstalledPackage } from "../../packages/find-package.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -68,7 +68,9 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
     .action(toAction(installPlugin));
-  addPageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
+  addPageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(
+    toAction(list),
+  );
   plugin
     .command("search [text...]")
     .description("Search the marketplace, and the public registry of MCP servers if one is configured.")

@@ -7,7 +7,7 @@ import type { Command } from "commander";
 import { runScriptedChat } from "../../chat/scripted-chat.ts";
 import { runTerminalChat } from "../../chat/terminal-chat.ts";
 import { collectValues, wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { canAsk } from "../../terminal/prompts.ts";

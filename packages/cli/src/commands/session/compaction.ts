@@ -3,10 +3,10 @@ import { BackplaneError, type CompactedEntry, type Compaction } from "@backplane
 import type { Command } from "commander";
 import { pinTable } from "../../chat/pin-table.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../../context/page.ts";
 import { fields, table } from "../../terminal/output.ts";
 
 const PAGE_SIZE = 1_000;

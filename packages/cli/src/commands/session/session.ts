@@ -2,10 +2,10 @@
 import { BackplaneError, definedFields, type JsonObject, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { type PageFlags, addPageFlags, showPage } from "../../context/page.ts";
+import { addPageFlags, type PageFlags, showPage } from "../../context/page.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import { parseValue } from "../../terminal/read-input.ts";
@@ -54,7 +54,9 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .option("--context <name>", "prefer compactors made for this context, such as coding")
     .option("--tokens <n>", "the target size", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))
     .action(toAction(compact));
-  addWorkspaceFlag(session.command("undo <id>")).description("Undo the last compaction.").action(toAction(undo));
+  addWorkspaceFlag(session.command("undo <id>"))
+    .description("Undo the last compaction.")
+    .action(toAction(undo));
   addWorkspaceFlag(session.command("interrupt <id>"))
     .description("End the running turn.")
     .action(toAction(interrupt));

@@ -5,7 +5,7 @@ import { chatEventText } from "../../chat/chat-event-text.ts";
 import { readEntry, readEvent } from "../../chat/chat-events.ts";
 import { listSessionApprovals } from "../../chat/session-approvals.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
-import { type WorkspaceOptions, addWorkspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
+import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
