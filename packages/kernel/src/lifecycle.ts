@@ -150,7 +150,7 @@ async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {
   if (names.length === 0) return;
   const renewed = await deps.store.leases.renew(names, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
   if (renewed === names.length) return;
-  // The wall clock jumped. Slots that no other gateway has acquired meanwhile are acquired again.
+  // The wall clock jumped, or this renewal was late. Slots that no other gateway has acquired are acquired again.
   deps.log.warn(
     { expired: names.length - renewed },
     "concurrency slots expired while in use; acquiring them again",

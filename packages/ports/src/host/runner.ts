@@ -209,8 +209,8 @@ export interface Runner {
   /** The servers that run now. */
   servers?: () => Promise<ServerProcess[]>;
   /**
-   * Observes the processes of these bindings that start from now on; running ones are replaced. Returns a function that
-   * ends the observation.
+   * Observes the processes of these bindings that start from now on and speak vai.rpc.v1 or rterm.plugin.v1; running ones
+   * are replaced. Returns a function that ends the observation.
    */
   observe?: (binding_ids: readonly string[], observer: (output: ObservedOutput) => void) => () => void;
   onNotification?: (listener: (notification: RunnerNotification) => void) => () => void;

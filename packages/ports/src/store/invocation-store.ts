@@ -94,8 +94,8 @@ export interface OpenRecords {
    */
   run?: { row: RunRow; own_entries: number };
   /**
-   * Stores the row's id as the response for this key. If the key is already claimed, `open` throws
-   * `idempotency.in_progress` and writes nothing.
+   * Stores the response for this key: the row's id or, with `run`, the JSON of `{id, entry_id}` of the run. If the key
+   * is already claimed, `open` throws `idempotency.in_progress` and writes nothing.
    */
   once?: IdempotencyClaim;
   /** The delivery that the call is an attempt of. If another node has taken it over, throws `delivery.taken_over`. */

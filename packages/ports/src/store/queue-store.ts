@@ -102,7 +102,7 @@ export interface JobQueue {
   /**
    * Releases a leased or reserved job, which is due again after `delay_ms`. An attempt that was not started does not
    * count. Neither does a started attempt whose call `never_ran` or was `refused`; the next attempt then has the same
-   * number or a higher one.
+   * number or, after `refused`, a higher one.
    */
   release(
     id: string,
@@ -111,7 +111,7 @@ export interface JobQueue {
     delay_ms: number,
     uncounted?: "never_ran" | "refused",
   ): Promise<boolean>;
-  /** Ends a leased or reserved job that will not be run. The error says why. */
+  /** Ends a leased or reserved job that will not be run. `error` is the reason. */
   discardHeld(id: string, fence: number, error: string, now: number): Promise<boolean>;
   /** Makes the jobs that dead nodes have leased due now. Resolves to their number. */
   releaseOrphans(queue: string, node_id: string, now: number): Promise<number>;

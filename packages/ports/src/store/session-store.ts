@@ -92,7 +92,8 @@ export interface SessionStore {
   sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   /**
    * Creates a chain that inherits the entries up to `at` (default: all) without copying them, as the head of the new
-   * session `into` or as another chain of the same session. Throws `chain.not_found`, `session.conflict`.
+   * session `into` or as another chain of the same session. Throws `chain.not_found`, `session.conflict`, and
+   * `request.invalid` if the chain has no entry up to `at`.
    */
   fork(
     from: { scope: Scope; chain_id: string; at?: number },
