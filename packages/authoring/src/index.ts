@@ -1,4 +1,4 @@
-/** Templates of plugins and the conformance suite, for authors. */
+/** For authors: plugin templates and the conformance suite. */
 export { formatJunit } from "./conformance/junit.ts";
 export type { ConformanceReport, Failure, RuleResult } from "./conformance/report.ts";
 export { SIDE_RULES, VAI_RULES } from "./conformance/rules.ts";

@@ -44,8 +44,8 @@ async function loadAgentTool(
     as: "as_1",
     progress: () => undefined,
   };
-  const run = (args: JsonObject) => tool.run(args, call);
-  return { ctx, tool, requests, run, stop };
+  const runTool = (args: JsonObject) => tool.run(args, call);
+  return { ctx, tool, requests, runTool, stop };
 }
 
 test("requires approval for every spawn and describes the spawn in at most 80 characters", async () => {
@@ -88,7 +88,7 @@ test("accepts only parameters within the limits", async () => {
 });
 
 test("announces a completed child from fork to end, on the plugin's session and in the scope of the caller", async () => {
-  const { ctx, requests, run } = await loadAgentTool(completed);
+  const { ctx, requests, runTool } = await loadAgentTool(completed);
   const args = {
     goal: "sum it up",
     tools: ["read_file"],
@@ -96,7 +96,7 @@ test("announces a completed child from fork to end, on the plugin's session and 
     max_steps: 5,
     max_wall_seconds: 60,
   };
-  expect(await run(args)).toEqual({
+  expect(await runTool(args)).toEqual({
     ok: true,
     brief: "agent: done in 3 steps",
     display: { kind: "markdown", markdown: "42" },
@@ -127,14 +127,14 @@ test("announces a completed child from fork to end, on the plugin's session and 
 });
 
 test("leaves omitted parameters to the kernel's defaults", async () => {
-  const { ctx, requests, run } = await loadAgentTool(
+  const { ctx, requests, runTool } = await loadAgentTool(
     { ...completed, final_text: "", steps_used: 1 },
     {
       child_id: CHILD,
       strategy: "planner",
     },
   );
-  expect(await run({ goal: "g" })).toMatchObject({
+  expect(await runTool({ goal: "g" })).toMatchObject({
     brief: "agent: done in 1 step",
     display: { markdown: "The sub-agent ended without an answer." },
   });
@@ -144,8 +144,8 @@ test("leaves omitted parameters to the kernel's defaults", async () => {
 
 test("publishes the start event before it waits for the end", async () => {
   const { promise, resolve } = Promise.withResolvers<Json>();
-  const { ctx, requests, run } = await loadAgentTool(promise);
-  const running = run({ goal: "g" });
+  const { ctx, requests, runTool } = await loadAgentTool(promise);
+  const running = runTool({ goal: "g" });
   await expect.poll(() => requests.length).toBe(2);
   expect(ctx.emitted.map(({ kind }) => kind)).toEqual(["x.agent.subagent.started"]);
   resolve(completed);
@@ -154,8 +154,8 @@ test("publishes the start event before it waits for the end", async () => {
 });
 
 test("reports calls outside the allow-list once, to watchers and to the model", async () => {
-  const { ctx, run } = await loadAgentTool({ ...completed, forbidden_tool_hits: ["rm", "curl"] });
-  const result = await run({ goal: "g", tools: ["read_file"] });
+  const { ctx, runTool } = await loadAgentTool({ ...completed, forbidden_tool_hits: ["rm", "curl"] });
+  const result = await runTool({ goal: "g", tools: ["read_file"] });
   expect(result.display).toEqual({
     kind: "markdown",
     markdown: "42\n\n(Refused because they are not in `tools`: rm, curl.)",
@@ -165,7 +165,7 @@ test("reports calls outside the allow-list once, to watchers and to the model", 
     { child_id: CHILD, attempted: ["rm", "curl"], allowed: ["read_file"] },
   ]);
   const unrestricted = await loadAgentTool({ ...completed, forbidden_tool_hits: ["rm"] });
-  await unrestricted.run({ goal: "g" });
+  await unrestricted.runTool({ goal: "g" });
   expect(unrestricted.ctx.emitted.map(({ kind }) => kind)).not.toContain("x.agent.allowlist.narrowed");
 });
 
@@ -175,13 +175,13 @@ test.each([
   ["rejected", "rejected", { reason: "cancelled", detail: "rejected" }],
   ["llm.failed", "internal", { reason: "cancelled", detail: "llm.failed" }],
 ])("reports a child that ends with %s as an error of kind %s", async (reason, kind, expected) => {
-  const { ctx, run } = await loadAgentTool({
+  const { ctx, runTool } = await loadAgentTool({
     status: "failed",
     child_id: CHILD,
     reason,
     forbidden_tool_hits: [],
   });
-  expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind });
+  expect(await runTool({ goal: "g" })).toMatchObject({ ok: false, kind });
   expect(ctx.emitted.at(-1)).toMatchObject({
     kind: "x.agent.subagent.failed",
     payload: { child_id: CHILD, ...expected },
@@ -190,13 +190,13 @@ test.each([
 
 test("returns the cause of a failed child to the model and to watchers", async () => {
   const error = "The provider answered 401.\nCheck the key.";
-  const { ctx, run } = await loadAgentTool({
+  const { ctx, runTool } = await loadAgentTool({
     status: "failed",
     reason: "error",
     error,
     forbidden_tool_hits: ["rm"],
   });
-  expect(await run({ goal: "g", tools: [] })).toEqual({
+  expect(await runTool({ goal: "g", tools: [] })).toEqual({
     ok: false,
     kind: "internal",
     brief: "agent: failed (error): The provider answered 401.",
@@ -225,8 +225,8 @@ test("emits no event for a spawn that the kernel refuses", async () => {
     [new Error("boom"), "internal"],
   ] as const;
   for (const [refusal, kind] of kinds) {
-    const { ctx, requests, run } = await loadAgentTool(completed, refusal);
-    expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind, brief: refusal.message });
+    const { ctx, requests, runTool } = await loadAgentTool(completed, refusal);
+    expect(await runTool({ goal: "g" })).toMatchObject({ ok: false, kind, brief: refusal.message });
     expect(requests).toHaveLength(1);
     expect(ctx.emitted).toEqual([]);
   }
@@ -235,8 +235,8 @@ test("emits no event for a spawn that the kernel refuses", async () => {
 test("ends a stopped call immediately, even before the child exists", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
-    const { ctx, requests, run, stop } = await loadAgentTool(never);
-    const running = run({ goal: "g" });
+    const { ctx, requests, runTool, stop } = await loadAgentTool(never);
+    const running = runTool({ goal: "g" });
     if (!early) await expect.poll(() => requests.length).toBe(2);
     stop.abort();
     expect(await running).toMatchObject({ ok: false, kind: "internal", brief: "agent: cancelled" });
@@ -248,8 +248,8 @@ test("ends a stopped call immediately, even before the child exists", async () =
 });
 
 test("announces the end of the child when the wait fails", async () => {
-  const { ctx, run } = await loadAgentTool(new BackplaneError("store.unavailable"));
-  expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const { ctx, runTool } = await loadAgentTool(new BackplaneError("store.unavailable"));
+  expect(await runTool({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   expect(ctx.emitted.at(-1)).toMatchObject({
     kind: "x.agent.subagent.failed",
     payload: { reason: "cancelled", detail: "store.unavailable" },
@@ -257,17 +257,17 @@ test("announces the end of the child when the wait fails", async () => {
 });
 
 test("completes the call when an event cannot be published", async () => {
-  const { ctx, run } = await loadAgentTool(completed);
+  const { ctx, runTool } = await loadAgentTool(completed);
   ctx.emit = async () => {
     throw new Error("the queue is full");
   };
-  expect(await run({ goal: "g" })).toMatchObject({ ok: true });
+  expect(await runTool({ goal: "g" })).toMatchObject({ ok: true });
   expect(ctx.logged.map(({ level }) => level)).toEqual(["warn", "warn"]);
 });
 
 test("returns an error for an invalid result of a kernel service", async () => {
   const without_child = await loadAgentTool(completed, {});
-  expect(await without_child.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  expect(await without_child.runTool({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   const without_end = await loadAgentTool(null);
-  expect(await without_end.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  expect(await without_end.runTool({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
 });

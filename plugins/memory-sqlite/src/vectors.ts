@@ -6,7 +6,7 @@ export function packVector(vector: readonly number[]): Uint8Array {
   return new Uint8Array(packed.buffer);
 }
 
-/** Sorted by similarity, best first. Vectors of another size are skipped. */
+/** Sorted by similarity, best first. Skips vectors of another size, and those less similar than `min_score`. */
 export function rankBySimilarity<T extends { data: Uint8Array }>(
   stored: readonly T[],
   query: readonly number[],

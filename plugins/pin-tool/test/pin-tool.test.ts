@@ -16,14 +16,14 @@ async function loadPinTool() {
   await plugin.onLoad!(ctx);
   const tool = ctx.tools[0]!;
   const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
-  return { tool, requests, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
+  return { tool, requests, runTool: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
 }
 
 test("pins the quoted words or the last message on behalf of its caller", async () => {
-  const { tool, requests, run } = await loadPinTool();
+  const { tool, requests, runTool } = await loadPinTool();
   expect(tool).toMatchObject({ name: "pin", effect_class: "idempotent_write" });
-  expect(await run({ quote: "the words" })).toContain("pinned entry 7");
-  expect(await run({})).toContain("pinned entry 7");
+  expect(await runTool({ quote: "the words" })).toContain("pinned entry 7");
+  expect(await runTool({})).toContain("pinned entry 7");
   expect(requests).toEqual([
     ["pin.add", { quote: "the words" }, "as_1"],
     ["pin.add", {}, "as_1"],
@@ -31,15 +31,15 @@ test("pins the quoted words or the last message on behalf of its caller", async 
 });
 
 test("lists and removes pins", async () => {
-  const { run } = await loadPinTool();
-  expect(await run({ action: "list" })).toContain("entry 4: keep this");
-  expect(await run({ action: "unpin", entry_id: 4 })).toContain("unpinned entry 4");
-  expect(await run({ action: "unpin", entry_id: 5 })).toContain("is not pinned");
+  const { runTool } = await loadPinTool();
+  expect(await runTool({ action: "list" })).toContain("entry 4: keep this");
+  expect(await runTool({ action: "unpin", entry_id: 4 })).toContain("unpinned entry 4");
+  expect(await runTool({ action: "unpin", entry_id: 5 })).toContain("is not pinned");
 });
 
 test("reports an unknown quote or a missing entry_id to the model as a validation error", async () => {
-  const { run } = await loadPinTool();
+  const { runTool } = await loadPinTool();
   const invalid: JsonObject[] = [{ quote: "absent" }, { action: "unpin" }];
   for (const args of invalid)
-    expect(JSON.parse(await run(args))).toMatchObject({ ok: false, kind: "validation" });
+    expect(JSON.parse(await runTool(args))).toMatchObject({ ok: false, kind: "validation" });
 });

@@ -28,27 +28,27 @@ async function loadSkillTool() {
   return {
     tool,
     requests,
-    run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)),
+    runTool: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)),
   };
 }
 
 test("is read-only, needs no approval, and acts on behalf of its caller", async () => {
-  const { tool, requests, run } = await loadSkillTool();
+  const { tool, requests, runTool } = await loadSkillTool();
   expect(tool).toMatchObject({ name: "skill", effect_class: "read_only", requires_approval: false });
-  await run({});
+  await runTool({});
   expect(requests).toEqual([["skill.list", {}, "as_1"]]);
 });
 
 test("lists skills, finds them by words, and reads a skill or one of its files", async () => {
-  const { run } = await loadSkillTool();
-  expect(await run({})).toContain("write-letters");
-  expect(await run({ query: "FORM please" })).not.toContain("write-letters");
-  expect(await run({ query: "astronomy" })).toContain("No skill matches.");
-  expect(await run({ name: "fill-forms" })).toContain("Files of this skill: a.md");
-  expect(await run({ name: "fill-forms", file: "a.md" })).toContain("read fill-forms/a.md");
+  const { runTool } = await loadSkillTool();
+  expect(await runTool({})).toContain("write-letters");
+  expect(await runTool({ query: "FORM please" })).not.toContain("write-letters");
+  expect(await runTool({ query: "astronomy" })).toContain("No skill matches.");
+  expect(await runTool({ name: "fill-forms" })).toContain("Files of this skill: a.md");
+  expect(await runTool({ name: "fill-forms", file: "a.md" })).toContain("read fill-forms/a.md");
 });
 
 test("reports a missing skill to the model as a validation error", async () => {
-  const { run } = await loadSkillTool();
-  expect(JSON.parse(await run({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
+  const { runTool } = await loadSkillTool();
+  expect(JSON.parse(await runTool({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
 });

@@ -34,14 +34,14 @@ beforeEach(() => {
   return () => rmSync(home, { recursive: true, force: true });
 });
 
-const client = (...argv: string[]) =>
+const runClient = (...argv: string[]) =>
   gateway.backplane(["client", ...argv], { env: { HOME: home }, cwd: home });
 const listClients = async () =>
   await gateway.json<{ client: string; connected: boolean; works: boolean | null; problem: string | null }[]>(
     ["client", "list"],
     { env: { HOME: home }, cwd: home },
   );
-const activeKeys = async (name: string): Promise<ApiKey[]> => {
+const listActiveKeys = async (name: string): Promise<ApiKey[]> => {
   const { items } = await gateway.json<{ items: ApiKey[] }>(["key", "list", "--limit", "100"]);
   return items.filter((key) => key.name === name && key.revoked_at === null);
 };
@@ -96,13 +96,13 @@ verifies(
   async () => {
     for (const [name, path, project_path, readEntry] of FILES) {
       const file = join(home, path);
-      const connected = await client("connect", name);
+      const connected = await runClient("connect", name);
       expect(connected, name).toMatchObject({ exit: EXIT.ok });
       const entry = readEntry(readFileSync(file, "utf8"));
       expect(entry.url ?? entry.httpUrl).toBe(`${gateway.url}/mcp`);
       expect(modeOf(file)).toBe(0o600);
       expect(connected.out + connected.err).not.toContain(readToken(file));
-      const keys = await activeKeys(`client:${name}`);
+      const keys = await listActiveKeys(`client:${name}`);
       expect(keys).toMatchObject([{ scopes: ["invocations:write"], role: "user" }]);
       expect(keys[0]!.prefix).toBe(readToken(file).slice(0, 8));
       expect((await listClients()).find((item) => item.client === name)).toMatchObject({
@@ -117,15 +117,15 @@ verifies(
         arguments: { text: "hi" },
       });
       expect(JSON.stringify(result), name).toContain("hi");
-      expect(await client("disconnect", name), name).toMatchObject({ exit: EXIT.ok });
+      expect(await runClient("disconnect", name), name).toMatchObject({ exit: EXIT.ok });
       expect(existsSync(file), name).toBe(false);
-      expect(await activeKeys(`client:${name}`)).toEqual([]);
+      expect(await listActiveKeys(`client:${name}`)).toEqual([]);
       expect(await sendMcpRequest(token, "tools/list"), name).toMatchObject({ status: 401 });
       const folder = join(home, "project");
       mkdirSync(folder, { recursive: true });
-      expect(await client("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
+      expect(await runClient("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
       expect(readToken(join(folder, project_path))).toMatch(/^bpk_/);
-      expect(await client("disconnect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
+      expect(await runClient("disconnect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
     }
   },
 );
@@ -135,20 +135,20 @@ verifies(
   "changes nothing when a client is already connected, or with --dry-run",
   async () => {
     const file = join(home, ".claude.json");
-    const dry = await client("connect", "claude", "--dry-run");
+    const dry = await runClient("connect", "claude", "--dry-run");
     expect(dry.out).toContain('+    "backplane": {');
     expect(existsSync(file)).toBe(false);
-    expect(await activeKeys("client:claude")).toEqual([]);
-    await client("connect", "claude");
+    expect(await listActiveKeys("client:claude")).toEqual([]);
+    await runClient("connect", "claude");
     const text = readFileSync(file, "utf8");
-    expect((await client("connect", "claude")).out).toContain("already");
+    expect((await runClient("connect", "claude")).out).toContain("already");
     expect(readFileSync(file, "utf8")).toBe(text);
-    const removal = await client("disconnect", "claude", "--dry-run");
+    const removal = await runClient("disconnect", "claude", "--dry-run");
     expect(removal.out).toContain("bpk_…");
     expect(removal.out).not.toContain(readToken(file));
     expect(readFileSync(file, "utf8")).toBe(text);
-    await client("disconnect", "claude");
-    expect((await client("disconnect", "claude")).out).toContain("is not connected");
+    await runClient("disconnect", "claude");
+    expect((await runClient("disconnect", "claude")).out).toContain("is not connected");
   },
 );
 
@@ -157,23 +157,23 @@ verifies(
   "replaces a revoked key and keeps fields that the user added to the entry",
   async () => {
     const file = join(home, ".gemini/settings.json");
-    await client("connect", "gemini");
+    await runClient("connect", "gemini");
     const old = readToken(file);
     const settings = JSON.parse(readFileSync(file, "utf8"));
     settings.mcpServers.backplane.timeout = 5_000;
     writeFileSync(file, JSON.stringify(settings, null, 4));
-    const [key] = await activeKeys("client:gemini");
+    const [key] = await listActiveKeys("client:gemini");
     await gateway.json(["key", "revoke", key!.id, "--yes"]);
     expect((await listClients()).find((item) => item.client === "gemini")).toMatchObject({
       connected: true,
       works: false,
       problem: "the key is not valid",
     });
-    await client("connect", "gemini");
+    await runClient("connect", "gemini");
     expect(readToken(file)).not.toBe(old);
     expect(JSON.parse(readFileSync(file, "utf8")).mcpServers.backplane.timeout).toBe(5_000);
-    expect(await activeKeys("client:gemini")).toHaveLength(1);
-    await client("disconnect", "gemini");
+    expect(await listActiveKeys("client:gemini")).toHaveLength(1);
+    await runClient("disconnect", "gemini");
   },
 );
 
@@ -190,14 +190,14 @@ verifies(
     const root = process.getuid?.() === 0;
     if (root) chownSync(target, 65_534, 65_534);
     symlinkSync(target, join(home, ".claude.json"));
-    const { err } = await client("connect", "claude");
+    const { err } = await runClient("connect", "claude");
     expect(err).toContain("chmod 600");
     expect(err).toContain("claude.json.backplane-backup");
     expect(modeOf(target)).toBe(0o644);
     if (root) expect(statSync(target)).toMatchObject({ uid: 65_534, gid: 65_534 });
     expect(readFileSync(`${target}.backplane-backup`, "utf8")).toBe(original);
     expect(modeOf(`${target}.backplane-backup`)).toBe(0o600);
-    await client("disconnect", "claude");
+    await runClient("disconnect", "claude");
     expect(readFileSync(target, "utf8")).toBe(original);
     expect(lstatSync(join(home, ".claude.json")).isSymbolicLink()).toBe(true);
     expect(existsSync(`${target}.backplane-backup`)).toBe(false);
@@ -222,38 +222,38 @@ verifies(
       const file = join(home, path);
       mkdirSync(dirname(file), { recursive: true });
       writeFileSync(file, original);
-      await client("connect", name);
+      await runClient("connect", name);
       expect(readToken(file)).toMatch(/^bpk_/);
-      expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
+      expect((await runClient("disconnect", name)).exit, name).toBe(EXIT.ok);
       expect(readFileSync(file, "utf8"), name).toBe(original);
       if (edited === null) continue;
-      await client("connect", name);
+      await runClient("connect", name);
       const text = readFileSync(file, "utf8");
       writeFileSync(
         file,
         text.replace('"projects":{}', '"projects":{"a":1}').replace(/\n\n\[/, "\n# mine\n\n["),
       );
-      expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
+      expect((await runClient("disconnect", name)).exit, name).toBe(EXIT.ok);
       expect(readFileSync(file, "utf8"), name).toBe(edited);
     }
   },
 );
 
 verifies("client.connect", "keeps the role and the tools of a client that is connected again", async () => {
-  await client("connect", "claude", "--role", "guest", "--tools", "echo");
+  await runClient("connect", "claude", "--role", "guest", "--tools", "echo");
   const file = join(home, ".claude.json");
   const old = readToken(file);
-  expect(await client("connect", "claude", "--tools", "slow")).toMatchObject({ exit: EXIT.ok });
-  expect(await activeKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  expect(await runClient("connect", "claude", "--tools", "slow")).toMatchObject({ exit: EXIT.ok });
+  expect(await listActiveKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
   expect(await sendMcpRequest(old, "tools/list")).toMatchObject({ status: 401 });
-  const [key] = await activeKeys("client:claude");
+  const [key] = await listActiveKeys("client:claude");
   await gateway.json(["key", "revoke", key!.id, "--yes"]);
-  await client("connect", "claude");
-  expect(await activeKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
-  const [last] = await activeKeys("client:claude");
+  await runClient("connect", "claude");
+  expect(await listActiveKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  const [last] = await listActiveKeys("client:claude");
   await gateway.json(["key", "revoke", last!.id, "--yes"]);
   // Nothing is left to revoke, so this is not a partial success.
-  expect(await client("disconnect", "claude")).toMatchObject({ exit: EXIT.ok });
+  expect(await runClient("disconnect", "claude")).toMatchObject({ exit: EXIT.ok });
 });
 
 test("changes only the key of an entry that is connected again, and keeps its comments", async () => {
@@ -262,26 +262,26 @@ test("changes only the key of an entry that is connected again, and keeps its co
     ["codex", ".codex/config.toml"],
   ] as const) {
     const file = join(home, path);
-    await client("connect", name);
+    await runClient("connect", name);
     const comment = name === "codex" ? "# mine\n" : "// mine\n";
     writeFileSync(file, readFileSync(file, "utf8").replace(/( *"?url"?)/, `${comment}$1`));
     const original = readFileSync(file, "utf8");
     const old = readToken(file);
-    await client("connect", name, "--role", "guest");
+    await runClient("connect", name, "--role", "guest");
     expect(readToken(file)).not.toBe(old);
     expect(readFileSync(file, "utf8")).toBe(original.replace(old, readToken(file)));
-    await client("disconnect", name);
+    await runClient("disconnect", name);
   }
 });
 
 test("does not change a read-only file and revokes the key that was created for it", async () => {
   const file = join(home, ".claude.json");
   writeFileSync(file, "{}\n", { mode: 0o444 });
-  const { exit, err } = await client("connect", "claude");
+  const { exit, err } = await runClient("connect", "claude");
   expect(exit).toBe(EXIT.failed);
   expect(err).toContain("it is read-only");
   expect(readFileSync(file, "utf8")).toBe("{}\n");
-  expect(await activeKeys("client:claude")).toEqual([]);
+  expect(await listActiveKeys("client:claude")).toEqual([]);
   expect(readdirSync(home)).toEqual([".claude.json"]);
 });
 
@@ -293,14 +293,14 @@ verifies(
     for (const text of ['{\n  "a": 1,\n  oops\n}', '{"mcpServers": {"backplane": {"command": "mine"}}}']) {
       writeFileSync(file, text);
       for (const action of ["connect", "disconnect"]) {
-        const { exit, err } = await client(action, "claude");
+        const { exit, err } = await runClient(action, "claude");
         expect(exit).toBe(EXIT.failed);
         expect(err).toMatch(/line 3|was not written by/);
       }
       expect(readFileSync(file, "utf8")).toBe(text);
     }
-    expect(await activeKeys("client:claude")).toEqual([]);
-    expect((await client("connect", "emacs")).exit).toBe(EXIT.usage);
+    expect(await listActiveKeys("client:claude")).toEqual([]);
+    expect((await runClient("connect", "emacs")).exit).toBe(EXIT.usage);
     symlinkSync(join(home, "absent"), join(home, "dangling"));
     const dangling = await gateway.backplane(["client", "connect", "opencode"], {
       env: { HOME: home, OPENCODE_CONFIG: join(home, "dangling") },
@@ -311,10 +311,10 @@ verifies(
 
 test("removes the entry and reports the key when the entry belongs to another gateway", async () => {
   const file = join(home, ".cursor/mcp.json");
-  await client("connect", "cursor");
+  await runClient("connect", "cursor");
   writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, "http://127.0.0.1:9"));
   expect((await listClients()).find((item) => item.client === "cursor")).toMatchObject({ works: false });
-  const { exit, err } = await client("disconnect", "cursor");
+  const { exit, err } = await runClient("disconnect", "cursor");
   expect(exit).toBe(EXIT.partial);
   expect(err).toContain("http://127.0.0.1:9/mcp");
   expect(existsSync(file)).toBe(false);
@@ -324,35 +324,35 @@ verifies(
   ["client.connect", "client.profiles"],
   "assigns the tools of --tools to the client's key",
   async () => {
-    await client("connect", "claude", "--tools", "echo,mcp_x_*");
-    expect(await activeKeys("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
+    await runClient("connect", "claude", "--tools", "echo,mcp_x_*");
+    expect(await listActiveKeys("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
     const { result } = await sendMcpRequest(readToken(join(home, ".claude.json")), "tools/list");
     const names = (result.tools as { name: string }[]).map(({ name }) => name);
     expect(names).toEqual(["echo", "tool_call", "tool_search"]);
-    await client("disconnect", "claude");
+    await runClient("disconnect", "claude");
   },
 );
 
 test("refuses an invalid entry name and a folder that does not exist", async () => {
   for (const name of ['bad name"', "", "a.b", "x".repeat(65), "__proto__"]) {
-    const { exit, err } = await client("connect", "claude", "--name", name);
+    const { exit, err } = await runClient("connect", "claude", "--name", name);
     expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("--name")]);
   }
-  const { exit, err } = await client("connect", "claude", "--folder", "nowhere/at/all");
+  const { exit, err } = await runClient("connect", "claude", "--folder", "nowhere/at/all");
   expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("does not exist")]);
   expect(existsSync(join(home, "nowhere"))).toBe(false);
-  expect(await activeKeys("client:claude")).toEqual([]);
+  expect(await listActiveKeys("client:claude")).toEqual([]);
 });
 
 test("warns if no tool matches --tools", async () => {
-  const { exit, err } = await client("connect", "claude", "--tools", "echo,nosuch_*");
+  const { exit, err } = await runClient("connect", "claude", "--tools", "echo,nosuch_*");
   expect([exit, err]).toEqual([EXIT.ok, expect.stringContaining("No tool matches nosuch_* at present.")]);
-  await client("disconnect", "claude");
+  await runClient("disconnect", "claude");
 });
 
 test("reports the key that it could not revoke", async () => {
-  await client("connect", "cursor");
-  const [key] = await activeKeys("client:cursor");
+  await runClient("connect", "cursor");
+  const [key] = await listActiveKeys("client:cursor");
   const file = join(home, ".cursor/mcp.json");
   const closed = "http://127.0.0.1:9";
   writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, closed));

@@ -12,15 +12,15 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const set = (...argv: string[]) => gateway.backplane(["config", "set", ...argv]);
+const setConfig = (...argv: string[]) => gateway.backplane(["config", "set", ...argv]);
 
 test("stores a JSON value as JSON; any other value, and every value with --text, as text", async () => {
-  expect(await set("provider", "prod")).toEqual({ exit: EXIT.ok, out: "Set provider\n", err: "" });
-  await set("app.limits", '{"pages":3}');
-  await set("app.count", "30");
-  await set("app.version", "1.10");
-  await set("app.account", "12345678901234567890");
-  await set("app.text", "30", "--text");
+  expect(await setConfig("provider", "prod")).toEqual({ exit: EXIT.ok, out: "Set provider\n", err: "" });
+  await setConfig("app.limits", '{"pages":3}');
+  await setConfig("app.count", "30");
+  await setConfig("app.version", "1.10");
+  await setConfig("app.account", "12345678901234567890");
+  await setConfig("app.text", "30", "--text");
   await gateway.backplane(["config", "set", "app.from_pipe"], { stdin: "two\nlines\n" });
   await gateway.backplane(["config", "set", "app.dash", "-"], { stdin: "true" });
   expect(await gateway.json(["config", "list", "app."])).toEqual({
@@ -42,7 +42,7 @@ test("stores a JSON value as JSON; any other value, and every value with --text,
 
 test("reads a secret from stdin, masks it, and shows it only to an admin with --show", async () => {
   const value = "sk-verysecretvalue-9876";
-  const as_argument = await set("providers.prod.api_key", value);
+  const as_argument = await setConfig("providers.prod.api_key", value);
   expect(as_argument.exit).toBe(EXIT.usage);
   expect(as_argument.out + as_argument.err).not.toContain(value);
   const key = "providers.prod.api_key";
@@ -81,9 +81,9 @@ test("prompts for a secret at a terminal without echo", async () => {
 });
 
 test("removes a key with `unset`, and asks for confirmation before it removes all keys under a prefix", async () => {
-  await set("gone.a", "1");
-  await set("gone.b", "2");
-  await set("gone", "3");
+  await setConfig("gone.a", "1");
+  await setConfig("gone.b", "2");
+  await setConfig("gone", "3");
   expect(await gateway.json(["config", "unset", "gone"])).toEqual({ key: "gone", removed: true });
   expect((await gateway.backplane(["config", "unset", "gone"])).out).toBe("gone was not set\n");
   expect((await gateway.backplane(["config", "unset", "gone.*"])).exit).toBe(EXIT.usage);
@@ -96,6 +96,6 @@ test("reports a missing or invalid key with an error code", async () => {
   const missing = await gateway.backplane(["config", "get", "not.there"]);
   expect([missing.exit, missing.out]).toEqual([EXIT.failed, ""]);
   expect(missing.err).toContain("error[config.not_found]");
-  expect((await set("not a key", "1")).err).toContain("error[request.invalid]");
-  expect((await set("a.b")).exit).toBe(EXIT.usage);
+  expect((await setConfig("not a key", "1")).err).toContain("error[request.invalid]");
+  expect((await setConfig("a.b")).exit).toBe(EXIT.usage);
 });

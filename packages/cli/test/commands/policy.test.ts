@@ -9,34 +9,34 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const set = (...argv: string[]) => gateway.backplane(["policy", "set", ...argv]);
-const policy = async () => ((await gateway.json(["policy", "show"])) as { policy: unknown }).policy;
+const setPolicy = (...argv: string[]) => gateway.backplane(["policy", "set", ...argv]);
+const readPolicy = async () => ((await gateway.json(["policy", "show"])) as { policy: unknown }).policy;
 
 test("sets single fields, resets them with null, replaces the whole policy, and rejects invalid values", async () => {
-  expect(await set("tolerance.conversation", "medium")).toMatchObject({
+  expect(await setPolicy("tolerance.conversation", "medium")).toMatchObject({
     exit: EXIT.ok,
     out: "Set tolerance.conversation (generation 1)\n",
   });
-  await set("tolerance.headless", "none");
-  await set("roles.guest.max_risk", "low");
-  await set("allowed_origins", '["core","bundled"]');
-  expect(await policy()).toEqual({
+  await setPolicy("tolerance.headless", "none");
+  await setPolicy("roles.guest.max_risk", "low");
+  await setPolicy("allowed_origins", '["core","bundled"]');
+  expect(await readPolicy()).toEqual({
     tolerance: { conversation: "medium", headless: "none" },
     roles: { guest: { max_risk: "low" } },
     allowed_origins: ["core", "bundled"],
   });
-  await set("tolerance.headless", "null");
-  await set("allowed_origins", "null");
-  expect(await policy()).toEqual({
+  await setPolicy("tolerance.headless", "null");
+  await setPolicy("allowed_origins", "null");
+  expect(await readPolicy()).toEqual({
     tolerance: { conversation: "medium" },
     roles: { guest: { max_risk: "low" } },
   });
   const policy_text = (await gateway.backplane(["policy", "show"])).out;
   expect(policy_text).toContain('tolerance: {"conversation":"medium","background":"low","headless":"low"}');
-  expect((await set("tolerance.conversation", "everything")).exit).not.toBe(EXIT.ok);
-  expect((await set("nothing", "1")).exit).not.toBe(EXIT.ok);
-  expect((await set("a..b", "1")).exit).toBe(EXIT.usage);
-  const malformed = await set("roles.guest", "{max_risk");
+  expect((await setPolicy("tolerance.conversation", "everything")).exit).not.toBe(EXIT.ok);
+  expect((await setPolicy("nothing", "1")).exit).not.toBe(EXIT.ok);
+  expect((await setPolicy("a..b", "1")).exit).toBe(EXIT.usage);
+  const malformed = await setPolicy("roles.guest", "{max_risk");
   expect([malformed.exit, malformed.err]).toEqual([
     EXIT.usage,
     expect.stringContaining("roles.guest is not JSON"),
@@ -44,17 +44,17 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
   const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
   expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("The value of tolerance")]);
   // A risk may be set before its tool exists, so a misspelt name is reported.
-  expect((await set("risks.agnet", "low")).err).toContain("No tool is named agnet yet;");
-  expect((await set("risks.ag*t", "low")).err).toBe("");
+  expect((await setPolicy("risks.agnet", "low")).err).toContain("No tool is named agnet yet;");
+  expect((await setPolicy("risks.ag*t", "low")).err).toBe("");
   // After several concurrent changes the policy contains all of them.
   const names = ["a", "b", "c", "d"];
-  const concurrent = await Promise.all(names.map((name) => set(`risks.at_once_${name}`, "low")));
+  const concurrent = await Promise.all(names.map((name) => setPolicy(`risks.at_once_${name}`, "low")));
   expect(concurrent.map(({ exit }) => exit)).toEqual(names.map(() => EXIT.ok));
-  expect(Object.keys(((await policy()) as { risks: object }).risks)).toEqual(
+  expect(Object.keys(((await readPolicy()) as { risks: object }).risks)).toEqual(
     expect.arrayContaining(names.map((name) => `at_once_${name}`)),
   );
   const replaced = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
-  expect([replaced.exit, await policy()]).toEqual([EXIT.ok, {}]);
+  expect([replaced.exit, await readPolicy()]).toEqual([EXIT.ok, {}]);
 });
 
 test("lists the catalog with token costs, and explains a decision with the deciding rule", async () => {

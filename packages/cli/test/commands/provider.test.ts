@@ -15,16 +15,16 @@ interface Row {
   active: boolean;
   config: Record<string, unknown>;
 }
-const rows = async () => (await gateway.json<{ items: Row[] }>(["provider", "list"])).items;
+const listInstances = async () => (await gateway.json<{ items: Row[] }>(["provider", "list"])).items;
 
 test("adds, changes, activates, tests and removes an instance", async () => {
   const argv = ["provider", "add", "llm-echo", "--id", "second", "--label", "Second"];
   expect(await gateway.json(argv)).toMatchObject({ id: "second", label: "Second", active: false });
   await gateway.json(["provider", "set", "second", "model=echo-2", "context_window=5000"]);
   await gateway.json(["provider", "set", "second", "context_window="]);
-  expect((await rows()).find(({ id }) => id === "second")?.config).toEqual({ model: "echo-2" });
+  expect((await listInstances()).find(({ id }) => id === "second")?.config).toEqual({ model: "echo-2" });
   expect(await gateway.json(["provider", "use", "second"])).toEqual({ active: "second" });
-  expect((await rows()).filter(({ active }) => active).map(({ id }) => id)).toEqual(["second"]);
+  expect((await listInstances()).filter(({ active }) => active).map(({ id }) => id)).toEqual(["second"]);
   expect(await gateway.json(["provider", "test", "second"])).toMatchObject({ id: "second", ok: true });
   expect((await gateway.backplane(["provider", "remove", "second"])).exit).toBe(EXIT.usage);
   const active = await gateway.backplane(["provider", "remove", "second", "--yes"]);
@@ -49,8 +49,8 @@ test("reports an unknown or invalid field and writes nothing", async () => {
     const changed = await gateway.backplane(["provider", "set", "llm-openai", pair]);
     expect(changed.err).toContain(field);
   }
-  expect((await rows()).find(({ id }) => id === "wrong")).toBeUndefined();
-  expect((await rows()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
+  expect((await listInstances()).find(({ id }) => id === "wrong")).toBeUndefined();
+  expect((await listInstances()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
 });
 
 test("`provider test` exits with 1 and prints the reason if the instance fails", async () => {
@@ -67,14 +67,14 @@ test("reads a secret from stdin or a hidden prompt, never from an argument, and 
   const argv = ["provider", "add", "llm-openai", "--id", "prod", "--secret-stdin", "api_key"];
   const added = await gateway.backplane(argv, { stdin: `${value}\n` });
   expect(added.exit).toBe(EXIT.ok);
-  expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****4321" });
+  expect((await listInstances()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****4321" });
   const typed = gateway.begin(["provider", "set", "prod", "--secret-stdin", "api_key"], { tty: true });
   await waitForOutput(typed.io.err, /Value of api_key: /);
   typed.io.stdin.write("sk-anothersecret-8765\r");
   const { exit, out, err } = await typed.ended;
   expect(exit).toBe(EXIT.ok);
   expect(out + err).not.toContain("another");
-  expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****8765" });
+  expect((await listInstances()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****8765" });
 });
 
 test("reports invalid arguments and errors of the gateway", async () => {

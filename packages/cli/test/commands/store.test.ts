@@ -13,7 +13,7 @@ let file: string;
 beforeEach(async () => {
   home = mkdtempSync(join(tmpdir(), "bp-store-cli-"));
   file = join(home, "store.db");
-  const gateway = await start();
+  const gateway = await startOnHome();
   for (const name of ["first", "second"])
     expect(await backplane("key", "create", name, "--scope", "exports:read")).toMatchObject({
       exit: EXIT.ok,
@@ -22,7 +22,8 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-const start = () => startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
+const startOnHome = () =>
+  startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
 
 async function backplane(...argv: string[]) {
   const io = captureIo({ env: { BACKPLANE_HOME: home } });
@@ -49,7 +50,7 @@ test("reports an intact store on `check`, with the gateway running or stopped, a
   });
   expect(readFileSync(file).equals(original_bytes)).toBe(true);
   expect(readdirSync(home).filter((name) => name.includes("check-"))).toEqual([]);
-  const gateway = await start();
+  const gateway = await startOnHome();
   expect(await backplane("store", "check")).toMatchObject({ exit: EXIT.ok, json: { status: "ok" } });
   expect(await readStoreRow()).toMatchObject({ status: "ok" });
   await gateway.stop();
@@ -65,7 +66,7 @@ test("reports a damaged row on `check` and `doctor`, and moves it to a file on `
     message: expect.stringMatching(/^the row ".+" of the table api_keys is damaged$/),
     fix: expect.stringContaining("backplane store repair"),
   });
-  const gateway = await start();
+  const gateway = await startOnHome();
   expect((await backplane("key", "list")).err).toContain("of the table api_keys is damaged");
   expect(await backplane("store", "repair")).toMatchObject({ err: expect.stringContaining("home.locked") });
   await gateway.stop();
@@ -74,7 +75,7 @@ test("reports a damaged row on `check` and `doctor`, and moves it to a file on `
   expect(repaired).toMatchObject({ exit: EXIT.ok, json: { lost_commits: 0, rows: [{ table: "api_keys" }] } });
   expect(readFileSync(join(repaired.json.kept, "damaged-rows.jsonl"), "utf8")).toContain("fake");
   expect((await backplane("store", "check")).exit).toBe(EXIT.ok);
-  const again = await start();
+  const again = await startOnHome();
   expect((await backplane("key", "list")).json.items.map(({ name }: { name: string }) => name)).toEqual([
     "second",
   ]);
@@ -86,7 +87,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
   const { json } = await backplane("store", "backup");
   expect(json.backup).toMatch(/store\.db\..+\.backup$/);
   writeFileSync(file, readFileSync(file).fill(7, 0, 4_096));
-  await expect(start()).rejects.toMatchObject({
+  await expect(startOnHome()).rejects.toMatchObject({
     code: "store.damaged",
     message: expect.stringContaining("is not a SQLite database"),
     fix: expect.stringContaining(`backplane store restore ${json.backup}`),
@@ -95,7 +96,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
   const restored = await backplane("store", "restore", json.backup);
   expect(restored.exit).toBe(EXIT.ok);
   expect(existsSync(join(restored.json.kept, "store.db"))).toBe(true);
-  const gateway = await start();
+  const gateway = await startOnHome();
   expect((await backplane("key", "list")).json.items).toHaveLength(2);
   expect((await backplane("audit", "list", "--action", "store.restore")).json.items).toHaveLength(1);
   await gateway.stop();
@@ -108,7 +109,7 @@ test("does not start the gateway with missing commits until the loss is accepted
   rmSync(`${file}.commits`);
   await backplane("store", "repair");
   writeFileSync(`${file}.commits`, count);
-  await expect(start()).rejects.toMatchObject({ code: "store.commits_lost" });
+  await expect(startOnHome()).rejects.toMatchObject({ code: "store.commits_lost" });
   expect(await readStoreRow()).toMatchObject({
     status: "failed",
     message: expect.stringContaining("acknowledged commits are missing"),
@@ -117,7 +118,7 @@ test("does not start the gateway with missing commits until the loss is accepted
     err: expect.stringContaining("store.commits_lost"),
   });
   expect(await backplane("store", "repair", "--accept-loss")).toMatchObject({ exit: EXIT.ok });
-  await (await start()).stop();
+  await (await startOnHome()).stop();
 });
 
 test("refuses to restore a damaged backup or to overwrite an existing one", async () => {

@@ -18,12 +18,12 @@ afterAll(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-const greeting = async () => {
+const readGreeting = async () => {
   const { out } = await gateway.backplane(["invoke", "hello", "name=Ada", "--json"]);
   return JSON.stringify((JSON.parse(out) as Invocation).result);
 };
-const bindings = async () => (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items;
-const versions = async () => {
+const listBindings = async () => (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items;
+const listVersions = async () => {
   const { items } = await gateway.json<{ items: { version: string }[] }>(["plugin", "list"]);
   return items.map(({ version }) => version);
 };
@@ -35,7 +35,7 @@ test("changes the bindings of a package to its linked folder, and removes them w
   const changeGreeting = (from: string, to: string) =>
     writeFileSync(program, readFileSync(program, "utf8").replace(`?? "${from}"`, `?? "${to}"`));
   expect((await gateway.backplane(["plugin", "install", path, "--bind"])).exit).toBe(EXIT.ok);
-  const [binding] = await bindings();
+  const [binding] = await listBindings();
   changeGreeting("Hello", "Servus");
   const refused = await gateway.backplane(["plugin", "install", path, "--bind"]);
   expect(refused.exit).toBe(EXIT.failed);
@@ -43,14 +43,14 @@ test("changes the bindings of a package to its linked folder, and removes them w
 
   const linked = await gateway.backplane(["plugin", "install", path, "--editable"]);
   expect(linked.out).toMatch(/as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);
-  expect((await bindings()).map(({ binding_id }) => binding_id)).toEqual([binding!.binding_id]);
-  expect(await greeting()).toContain("Servus, Ada!");
+  expect((await listBindings()).map(({ binding_id }) => binding_id)).toEqual([binding!.binding_id]);
+  expect(await readGreeting()).toContain("Servus, Ada!");
   changeGreeting("Servus", "Moin");
-  await expect.poll(greeting).toContain("Moin, Ada!");
-  expect(await versions()).toContain("0.1.0");
+  await expect.poll(readGreeting).toContain("Moin, Ada!");
+  expect(await listVersions()).toContain("0.1.0");
 
   const unlinked = await gateway.backplane(["workspace", "untrust", path, "--yes"]);
   expect(unlinked.exit).toBe(EXIT.ok);
-  expect(await bindings()).toEqual([]);
-  expect(await versions()).toEqual(["0.1.0"]);
+  expect(await listBindings()).toEqual([]);
+  expect(await listVersions()).toEqual(["0.1.0"]);
 });

@@ -65,10 +65,10 @@ export function addInvokeCommand(program: Command, toAction: ToAction): void {
     .option("--follow", "print plugin events even if stderr is not a terminal")
     .option("--list", "list recent invocations instead")
     .addHelpText("after", EXAMPLES);
-  addPageFlags(invoke).action(toAction(run));
+  addPageFlags(invoke).action(toAction(runInvoke));
 }
 
-async function run(
+async function runInvoke(
   context: CommandContext,
   options: InvokeOptions,
   export_id: string | undefined,

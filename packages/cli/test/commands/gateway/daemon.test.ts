@@ -24,7 +24,7 @@ afterEach(() => {
   rmSync(home, { recursive: true, force: true });
 });
 
-function up(...flags: string[]) {
+function startGatewayProcess(...flags: string[]) {
   const child = spawn(process.execPath, [MAIN, "up", "--port", "0", ...flags], {
     env: { HOME: home, PATH: process.env.PATH, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" },
     stdio: ["ignore", "pipe", "pipe"],
@@ -42,7 +42,7 @@ async function backplane(...argv: string[]) {
 
 describe("up", () => {
   test("prints readiness, sign-in link and token file; stops on SIGTERM", async () => {
-    const gateway = up();
+    const gateway = startGatewayProcess();
     const url = await waitForOutput(gateway.out, /ready at (http:\/\/127\.0\.0\.1:\d+)\n/);
     await waitForOutput(gateway.err, /admin\.token\n/);
     expect((await fetch(`${url}/healthz`)).status).toBe(200);
@@ -57,13 +57,13 @@ describe("up", () => {
   });
 
   test("prints one JSON line with --json; stops on SIGINT; refuses a second gateway on the same home", async () => {
-    const gateway = up("--json");
+    const gateway = startGatewayProcess("--json");
     const line = await waitForOutput(gateway.out, /^(.*)\n/);
     const ready = JSON.parse(line) as Record<string, unknown>;
     expect(Object.keys(ready).sort()).toEqual(["home", "login_url", "pid", "token_file", "url", "version"]);
     expect(ready).toMatchObject({ home, pid: gateway.child.pid, token_file: join(home, "admin.token") });
 
-    const second = up();
+    const second = startGatewayProcess();
     expect(await second.closed).toBe(EXIT.failed);
     expect(second.err()).toMatch(/error\[home\.locked\].*\n.*\nfix: /);
 
@@ -91,7 +91,7 @@ describe("up", () => {
   });
 
   test("refuses an unsafe listen address with exit code 2", async () => {
-    const gateway = up("--host", "0.0.0.0");
+    const gateway = startGatewayProcess("--host", "0.0.0.0");
     expect(await gateway.closed).toBe(EXIT.usage);
     expect(gateway.err()).toContain("--insecure-listen");
   });

@@ -32,12 +32,12 @@ async function install(name: string, body: string): Promise<void> {
 }
 
 test("reports the sandbox of this machine and of the running gateway", async () => {
-  const rows = async (env: Record<string, string>) => {
+  const readRows = async (env: Record<string, string>) => {
     const { out } = await gateway.backplane(["doctor", "--json"], { env });
     const { checks } = JSON.parse(out) as Report;
     return ["sandbox", "boundary"].map((name) => checks.find((check) => check.name === name));
   };
-  const [machine, running] = await rows({});
+  const [machine, running] = await readRows({});
   expect(machine?.message).toMatch(
     /^isolated and worker exports run confined: embedded sandbox-init .*system-call filter/,
   );
@@ -45,7 +45,7 @@ test("reports the sandbox of this machine and of the running gateway", async () 
     status: "ok",
     message: expect.stringMatching(/^reported by the running gateway: /),
   });
-  const [disabled, unchanged] = await rows({ BACKPLANE_SANDBOX: "0" });
+  const [disabled, unchanged] = await readRows({ BACKPLANE_SANDBOX: "0" });
   expect(disabled).toMatchObject({
     status: "degraded",
     message: expect.stringMatching(/^turned off: isolated exports are refused/),
@@ -111,12 +111,12 @@ verifies(
   "integrity.exec",
   "reports a damaged content store with the package, the file, both digests and the command that repairs it",
   async () => {
-    const rows = async (...argv: string[]) => {
+    const readRows = async (...argv: string[]) => {
       const { exit, report } = await doctor(...argv);
       return { exit, store_checks: report.checks.filter(({ name }) => name === "content store") };
     };
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
-    const intact = await rows();
+    const intact = await readRows();
     expect(intact.store_checks).toEqual([
       { name: "content store", status: "ok", message: "installed packages compared with their digests: 1" },
     ]);
@@ -127,7 +127,7 @@ verifies(
     const text = readFileSync(file, "utf8");
     chmodSync(file, 0o644);
     writeFileSync(file, text.replace("a", "b"));
-    const { exit, store_checks } = await rows();
+    const { exit, store_checks } = await readRows();
     expect(exit).toBe(EXIT.failed);
     expect(store_checks).toHaveLength(1);
     expect(store_checks[0]).toMatchObject({ status: "failed" });
@@ -140,9 +140,9 @@ verifies(
 
     // Installing the package again repairs its files.
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
-    expect((await rows()).store_checks).toMatchObject([{ status: "ok" }]);
+    expect((await readRows()).store_checks).toMatchObject([{ status: "ok" }]);
 
     rmSync(join(store, hex, "listing"), { force: true });
-    expect((await rows()).store_checks[0]!.message).toContain('"listing" is missing');
+    expect((await readRows()).store_checks[0]!.message).toContain('"listing" is missing');
   },
 );

@@ -24,15 +24,15 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const run = (...argv: string[]) => gateway.backplane(argv, { cwd: folder });
-const json = <T>(...argv: string[]) => gateway.json<T>(argv, { cwd: folder });
+const runCommand = (...argv: string[]) => gateway.backplane(argv, { cwd: folder });
+const runForJson = <T>(...argv: string[]) => gateway.json<T>(argv, { cwd: folder });
 
 /** A key that the gateway trusts for packages of acme. */
 async function createTrustedKey(): Promise<string> {
   const key = join(folder, "acme.key");
   if (existsSync(key)) return key;
-  await json("key", "generate", "-o", key);
-  await json("key", "trust", `${key}.pub`, "--name", "Acme", "--packages", "acme/*");
+  await runForJson("key", "generate", "-o", key);
+  await runForJson("key", "trust", `${key}.pub`, "--name", "Acme", "--packages", "acme/*");
   return key;
 }
 
@@ -42,15 +42,15 @@ for (const lang of ["ts", "py"] as const)
     `creates, tests, packs, signs, installs and invokes a ${lang} plugin`,
     async () => {
       const name = `story-${lang}`;
-      await json("plugin", "init", `acme/${name}`, "--lang", lang, "--kind", "tool");
-      expect(await json("plugin", "test", name)).toMatchObject({ conforms: true, failed: 0 });
+      await runForJson("plugin", "init", `acme/${name}`, "--lang", lang, "--kind", "tool");
+      expect(await runForJson("plugin", "test", name)).toMatchObject({ conforms: true, failed: 0 });
       const archive = `${name}-0.1.0.tgz`;
-      await json("plugin", "pack", name, "-o", archive);
+      await runForJson("plugin", "pack", name, "-o", archive);
       const signature = `${archive}.signature.json`;
-      await json("plugin", "sign", archive, "--key", await createTrustedKey(), "-o", signature);
-      await json("plugin", "install", archive, "--signature", signature, "--bind");
-      expect((await run("plugin", "info", `acme/${name}`)).out).toContain("verified: Acme");
-      const called = await json<{ result: unknown }>(
+      await runForJson("plugin", "sign", archive, "--key", await createTrustedKey(), "-o", signature);
+      await runForJson("plugin", "install", archive, "--signature", signature, "--bind");
+      expect((await runCommand("plugin", "info", `acme/${name}`)).out).toContain("verified: Acme");
+      const called = await runForJson<{ result: unknown }>(
         "invoke",
         `story_${lang}`,
         "--input",
@@ -101,7 +101,7 @@ verifies(
     for (const lang of LANGUAGES) {
       for (const kind of KINDS) {
         const name = `${lang}-${kind}`;
-        const created = await json<{ export_id: string }>(
+        const created = await runForJson<{ export_id: string }>(
           "plugin",
           "init",
           name,
@@ -110,9 +110,9 @@ verifies(
           "--kind",
           kind,
         );
-        const installed = await json<{ bindings: Binding[] }>("plugin", "install", name, "--bind");
+        const installed = await runForJson<{ bindings: Binding[] }>("plugin", "install", name, "--bind");
         const { argv, output } = CALLS[kind](created.export_id, installed.bindings[0]!.binding_id);
-        const { exit, out, err } = await run(...argv, "--json");
+        const { exit, out, err } = await runCommand(...argv, "--json");
         expect({ name, exit, err }).toEqual({ name, exit: 0, err: expect.any(String) });
         expect(out).toContain(output);
       }
@@ -126,7 +126,7 @@ verifies(
   async () => {
     const plugin = createPluginFolder("plugin.py", "acknowledges");
     const junit = join(folder, "report.xml");
-    const { exit, out } = await run("plugin", "test", plugin, "--junit", junit);
+    const { exit, out } = await runCommand("plugin", "test", plugin, "--junit", junit);
     expect(exit).toBe(7);
     expect(out).toMatch(/^acme\/count@0\.1\.0 does not conform to vai\.rpc\.v1: \d+ passed, 1 failed/);
     expect(out).toContain("failed response.status: A hook answers ack");
@@ -134,31 +134,31 @@ verifies(
     expect(out).toContain('  fix:    Use "ack" for a hook');
     expect(out).not.toContain("\u001b");
     expect(readFileSync(junit, "utf8")).toContain('<failure type="response.status"');
-    const missing = await run("plugin", "test", "no-such-folder");
+    const missing = await runCommand("plugin", "test", "no-such-folder");
     expect(missing).toMatchObject({ exit: 2, err: expect.stringContaining("does not exist") });
   },
 );
 
 test("refuses an invalid name, an unknown language and a folder that is not empty", async () => {
   for (const name of ["Word-Count", "word_count", "a//b", "1st", "acme/", "x".repeat(61), "../escape"]) {
-    const { exit, err } = await run("plugin", "init", name);
+    const { exit, err } = await runCommand("plugin", "init", name);
     expect({ name, exit }).toEqual({ name, exit: 2 });
     expect(err).toContain("is not a valid plugin name");
   }
-  const unknown = await run("plugin", "init", "words", "--lang", "cobol");
+  const unknown = await runCommand("plugin", "init", "words", "--lang", "cobol");
   expect(unknown).toMatchObject({ exit: 2, err: expect.stringContaining("ts, py, sh") });
   mkdirSync(join(folder, "full"));
   writeFileSync(join(folder, "full/notes.txt"), "keep me");
-  const full = await run("plugin", "init", "words", "--dir", "full");
+  const full = await runCommand("plugin", "init", "words", "--dir", "full");
   expect(full).toMatchObject({ exit: 2, err: expect.stringContaining("is not empty") });
   expect(readFileSync(join(folder, "full/notes.txt"), "utf8")).toBe("keep me");
   expect(existsSync(join(folder, "words"))).toBe(false);
 });
 
 test("requires a name without a terminal and uses defaults for language and kind", async () => {
-  const nameless = await run("plugin", "init");
+  const nameless = await runCommand("plugin", "init");
   expect(nameless).toMatchObject({ exit: 2, err: expect.stringContaining("needs a name") });
-  const created = await json("plugin", "init", "defaults");
+  const created = await runForJson("plugin", "init", "defaults");
   expect(created).toMatchObject({ package_id: "local/defaults", lang: "ts", kind: "tool" });
 });
 

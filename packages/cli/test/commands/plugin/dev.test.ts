@@ -57,7 +57,7 @@ async function startDev(folder: string): Promise<DevSession> {
   return session;
 }
 
-const count = (text: string) =>
+const invokeCount = (text: string) =>
   gateway.backplane(["invoke", "count", "--input", JSON.stringify({ text }), "--json"]);
 
 async function bindSecret(): Promise<void> {
@@ -66,7 +66,7 @@ async function bindSecret(): Promise<void> {
   await gateway.json(["binding", "set", bound.binding_id, "--secret", "api_key=dev_key"]);
 }
 
-function edit(folder: string, file: string, from: string, to: string): void {
+function editFile(folder: string, file: string, from: string, to: string): void {
   const path = join(folder, file);
   const text = readFileSync(path, "utf8");
   expect(text).toContain(from);
@@ -81,7 +81,7 @@ verifies(
     const dev = await startDev(folder);
     await bindSecret();
 
-    expect(JSON.parse((await count("one two")).out).result.structured_output).toEqual({ words: 2 });
+    expect(JSON.parse((await invokeCount("one two")).out).result.structured_output).toEqual({ words: 2 });
     await dev.next("frame", 0, "succeeded");
     const frames = dev
       .activities()
@@ -100,7 +100,7 @@ verifies(
     expect(JSON.stringify(dev.activities())).toContain("[redacted]");
 
     let position = dev.activities().length;
-    edit(folder, "bin/plugin.py", 'words = len(value.get("text", "").split())', "words = 40 + 2");
+    editFile(folder, "bin/plugin.py", 'words = len(value.get("text", "").split())', "words = 40 + 2");
     await dev.next("loaded", position);
     // One save is one load, however often the editor writes the file.
     expect(
@@ -109,25 +109,25 @@ verifies(
         .slice(position)
         .filter(({ type }) => type === "loaded"),
     ).toHaveLength(1);
-    expect((await count("one")).out).toContain('"words":42');
+    expect((await invokeCount("one")).out).toContain('"words":42');
 
     position = dev.activities().length;
-    edit(folder, "bin/plugin.py", "words = 40 + 2", "words = = 43");
+    editFile(folder, "bin/plugin.py", "words = 40 + 2", "words = = 43");
     const failed = await dev.next("failed", position, "SyntaxError");
     expect(failed).toMatchObject({ message: expect.stringContaining("stays in use") });
-    expect((await count("one")).out).toContain('"words":42');
+    expect((await invokeCount("one")).out).toContain('"words":42');
 
     position = dev.activities().length;
-    edit(folder, "bin/plugin.py", "words = = 43", "words = 43");
-    edit(folder, "vai-plugin.toml", 'DEFECT = ""', 'DEFECT = "prints"');
+    editFile(folder, "bin/plugin.py", "words = = 43", "words = 43");
+    editFile(folder, "vai-plugin.toml", 'DEFECT = ""', 'DEFECT = "prints"');
     await dev.next("loaded", position);
-    expect((await count("one")).exit).not.toBe(0);
+    expect((await invokeCount("one")).exit).not.toBe(0);
     await dev.next("stray_output", position, "counting words");
 
     position = dev.activities().length;
-    edit(folder, "vai-plugin.toml", 'DEFECT = "prints"', 'DEFECT = "logs-secret"');
+    editFile(folder, "vai-plugin.toml", 'DEFECT = "prints"', 'DEFECT = "logs-secret"');
     await dev.next("loaded", position);
-    expect((await count("one")).out).toContain('"words":43');
+    expect((await invokeCount("one")).out).toContain('"words":43');
     await dev.next("stderr", position, "using [redacted]");
 
     expect(JSON.stringify(dev.activities())).not.toContain(SECRET);
@@ -156,7 +156,7 @@ test("prints one readable line for each load and frame", async () => {
   await expect.poll(() => io.out()).toMatch(/\d\d:\d\d:\d\d\.\d{3} loaded 0\.1\.0\+edit/);
   expect(io.err()).toContain(`Watching ${folder} as acme/count.`);
   await bindSecret();
-  await count("one two");
+  await invokeCount("one two");
   await expect.poll(() => io.out()).toContain("succeeded");
   expect(io.out()).toMatch(/→ request \S+ tool\.invoke count \{"text":"one two"\}/);
   expect(io.out()).toMatch(/← event \S+ \{"type":"progress","message":"počítám"\}/);

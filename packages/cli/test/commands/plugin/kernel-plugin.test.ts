@@ -26,7 +26,7 @@ afterAll(async () => {
   broken.remove();
 });
 
-const info = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
+const readInfo = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
 
 test("installs a kernel plugin after showing it, and lists packages and kernel plugins", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
@@ -60,14 +60,14 @@ test("installs a kernel plugin after showing it, and lists packages and kernel p
 
 test("applies disable, enable, reload, trust and remove immediately", async () => {
   expect(await gateway.json(["plugin", "disable", "greeter"])).toMatchObject({ status: "disabled" });
-  expect((await info("greeter")).enabled).toBe(false);
+  expect((await readInfo("greeter")).enabled).toBe(false);
   expect(await gateway.json(["plugin", "enable", "greeter"])).toMatchObject({ status: "loaded" });
   expect(await gateway.json(["plugin", "reload", "greeter"])).toMatchObject({ status: "loaded" });
   expect((await gateway.backplane(["plugin", "trust", "greeter"])).exit).toBe(EXIT.usage);
   await gateway.json(["plugin", "trust", "greeter", "--yes"]);
-  expect(await info("greeter")).toMatchObject({ mode: "inline", trusted: true });
+  expect(await readInfo("greeter")).toMatchObject({ mode: "inline", trusted: true });
   await gateway.json(["plugin", "trust", "greeter", "--revoke"]);
-  expect(await info("greeter")).toMatchObject({ mode: "hosted", trusted: false });
+  expect(await readInfo("greeter")).toMatchObject({ mode: "hosted", trusted: false });
   expect((await gateway.backplane(["plugin", "info", "greeter"])).out).toMatch(/category: +tool\n/);
   expect(await gateway.json(["plugin", "remove", "greeter", "--yes"])).toEqual({ removed: "greeter" });
   expect((await gateway.backplane(["plugin", "info", "greeter"])).err).toContain("error[plugin.not_found]");
@@ -106,7 +106,7 @@ test("links the folder with --editable, and reports a plugin that fails to load 
   expect(err).toContain("no such device");
   const info_output = await gateway.backplane(["plugin", "info", "broken"]);
   expect(info_output.out).toMatch(/error: +no such device\n\n.*no such device\n +at .*broken/);
-  expect((await info("broken")).trace).toContain("\n    at ");
+  expect((await readInfo("broken")).trace).toContain("\n    at ");
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });
 
@@ -137,7 +137,7 @@ test("lists only packages for a key without plugins:read", async () => {
 test("asks for confirmation before it disables the web plugin", async () => {
   const silent = await gateway.backplane(["plugin", "disable", "web"]);
   expect(silent.exit).toBe(EXIT.usage);
-  expect((await info("web")).status).toBe("loaded");
+  expect((await readInfo("web")).status).toBe("loaded");
   await gateway.json(["plugin", "disable", "web", "--yes"]);
   expect((await gateway.backplane(["plugin", "list"])).exit).toBe(EXIT.ok);
   expect((await gateway.backplane(["doctor"])).out).toMatch(/plugins +degraded +not checked/);

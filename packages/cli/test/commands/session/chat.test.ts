@@ -130,7 +130,7 @@ describe("scripted", () => {
 });
 
 describe("at a terminal", () => {
-  async function chat(id: string, url?: string) {
+  async function startChat(id: string, url?: string) {
     const env = { NO_COLOR: "1", ...(url === undefined ? {} : { BACKPLANE_URL: url }) };
     const { io, ended } = gateway.begin(["session", "chat", id], { tty: true, env });
     await waitForOutput(io.err, /> /);
@@ -148,7 +148,7 @@ describe("at a terminal", () => {
   }
 
   test("streams text, shows tool calls, and prompts for an approval with its arguments", async () => {
-    const { io, ended, type, until } = await chat("t1");
+    const { io, ended, type, until } = await startChat("t1");
     type("hello\r");
     await waitForOutput(io.out, /echo: hello\n/);
     await until(/> /);
@@ -170,7 +170,7 @@ describe("at a terminal", () => {
   });
 
   test("rejects a call of unknown risk on Enter, with an optional reason", async () => {
-    const { io, ended, type, until } = await chat("t2");
+    const { io, ended, type, until } = await startChat("t2");
     type('/tool agent {"goal":"x"}\r');
     await until(/Enter: n/);
     type("\r");
@@ -183,7 +183,7 @@ describe("at a terminal", () => {
   });
 
   test("approves a call for the session on [s]", async () => {
-    const { io, ended, type, until } = await chat("t3");
+    const { io, ended, type, until } = await startChat("t3");
     const call = '/tool agent {"goal":"/say kid"}\r';
     type(call);
     await until(/\[s\] these arguments in this session/);
@@ -199,7 +199,7 @@ describe("at a terminal", () => {
   });
 
   test("withdraws a question that was answered elsewhere", async () => {
-    const { io, ended, type, until } = await chat("t4");
+    const { io, ended, type, until } = await startChat("t4");
     type('/tool agent {"goal":"/say kid"}\r');
     await until(/\[y\] once/);
     const { items } = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
@@ -212,7 +212,7 @@ describe("at a terminal", () => {
   });
 
   test("ends the turn on Ctrl-C, and exits with 130 on a second one within 2 s", async () => {
-    const { io, ended, type, until } = await chat("t5");
+    const { io, ended, type, until } = await startChat("t5");
     type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
     await waitForOutput(io.out, /a/);
     type(CTRL_C);
@@ -223,7 +223,7 @@ describe("at a terminal", () => {
   });
 
   test("runs /help, /model, /fork, /pin and /reset locally and sends other lines to the agent", async () => {
-    const { io, ended, type, until } = await chat("t6");
+    const { io, ended, type, until } = await startChat("t6");
     type("/help\r");
     await until(/\/compact +summarize[\s\S]*> /);
     type("/model\r");
@@ -259,7 +259,7 @@ describe("at a terminal", () => {
     (await gateway.json<{ items: Pin[] }>(["session", "pins", id])).items.map(({ entry_id }) => entry_id);
 
   test("reports a failed turn in three lines and continues", async () => {
-    const { io, ended, type, until } = await chat("t7");
+    const { io, ended, type, until } = await startChat("t7");
     type("/error other\r");
     await until(/error\[llm\.failed\].*\n.*\nfix: [\s\S]*> /);
     type("still here\r");
@@ -271,7 +271,7 @@ describe("at a terminal", () => {
   test("neither loses nor repeats anything when the stream is interrupted repeatedly", async () => {
     const proxy = await startDroppingProxy(gateway.url);
     try {
-      const { io, ended, type, until } = await chat("t8", proxy.url);
+      const { io, ended, type, until } = await startChat("t8", proxy.url);
       const text = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
       type(`/slow 60\\\r/say ${text}\r`);
       for (const at of ["word2", "word8", "word20"]) {
@@ -290,7 +290,7 @@ describe("at a terminal", () => {
 
   test("reconnects to the gateway with the next message", async () => {
     const proxy = await startDroppingProxy(gateway.url);
-    const { io, ended, type, until } = await chat("t9", proxy.url);
+    const { io, ended, type, until } = await startChat("t9", proxy.url);
     await proxy.close();
     type("lost\r");
     await until(/error\[daemon\.unreachable\][\s\S]*> /);
