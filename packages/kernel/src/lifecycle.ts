@@ -126,7 +126,7 @@ export function createLifecycle(
     recover,
     stop,
     health: async () => ({
-      store: await storeHealth(deps),
+      store: await checkStoreHealth(deps),
       runner: runner.health(),
       invocations: {
         running: live.count("running"),
@@ -160,7 +160,7 @@ async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {
   }
 }
 
-async function storeHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: string }> {
+async function checkStoreHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: string }> {
   try {
     await deps.store.ping();
     return { ok: true };

@@ -6,7 +6,7 @@ import type { ConformanceLimits } from "./limits.ts";
 import type { FailureContext, Findings } from "./report.ts";
 import { RuleViolation } from "./rule-violation.ts";
 import type { VaiRule } from "./rules.ts";
-import { callExport, checkResult, describeExport, type TestedExport } from "./vai-calls.ts";
+import { callExport, checkResult, createTestedExport, type TestedExport } from "./vai-calls.ts";
 import { ENDING_CHECKS, EXPORT_CHECKS, PROTOCOL_CHECKS, type VaiCheck } from "./vai-checks.ts";
 import { ProcessEnded, VaiTestSession } from "./vai-test-session.ts";
 
@@ -38,7 +38,7 @@ export async function runVaiChecks(
 ): Promise<void> {
   const suite = new VaiSuite(plugin, host, findings);
   const tested: TestedExport[] = [];
-  for (const exported of plugin.manifest.exports) tested.push(await describeExport(plugin, exported));
+  for (const exported of plugin.manifest.exports) tested.push(await createTestedExport(plugin, exported));
   // If the process does not start, every other check would fail for the same reason.
   if (!(await suite.tryStart(tested[0]!))) return;
   const ending_checks = Promise.all(

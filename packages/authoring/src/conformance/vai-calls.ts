@@ -32,7 +32,10 @@ export interface TestedExport {
 /** Longer timeouts of exports are for real work; the suite's inputs are small. */
 const MAX_WAIT_MS = 30_000;
 
-export async function describeExport(plugin: OpenedPackage, exported: PluginExport): Promise<TestedExport> {
+export async function createTestedExport(
+  plugin: OpenedPackage,
+  exported: PluginExport,
+): Promise<TestedExport> {
   const { permissions, config_schema } = exported;
   const tool = exported.kind === "tool" ? exported.tool : undefined;
   const config = makeSample(plugin.schema(config_schema));
@@ -50,14 +53,14 @@ export async function describeExport(plugin: OpenedPackage, exported: PluginExpo
       capabilities: [],
       tools: null,
     },
-    input: await sampleInput(plugin, tool?.input_schema),
+    input: await makeSampleInput(plugin, tool?.input_schema),
     config: isObject(config) ? config : {},
     checkOutput: await plugin.check(tool?.output_schema),
     timeout_ms: Math.min(exported.default_timeout_ms, MAX_WAIT_MS),
   };
 }
 
-async function sampleInput(plugin: OpenedPackage, path: string | undefined): Promise<Json | null> {
+async function makeSampleInput(plugin: OpenedPackage, path: string | undefined): Promise<Json | null> {
   const sample = makeSample(plugin.schema(path));
   const check = await plugin.check(path);
   return check === null || (await check(sample)).length === 0 ? sample : null;

@@ -40,7 +40,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith("pypi:")) return { kind: "pypi", spec: text.slice("pypi:".length) };
   if (text.startsWith("oci://")) return { kind: "oci", reference: text };
   if (text.startsWith(MARKETPLACE)) return { kind: "marketplace", id: text.slice(MARKETPLACE.length) };
-  if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
+  if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, findExampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFoundError(text);
   const folder = statSource(path, text).isDirectory();
@@ -59,7 +59,7 @@ export function findExamplesFolder(): string | undefined {
     .find((folder) => existsSync(folder));
 }
 
-function exampleFolder(name: string): string {
+function findExampleFolder(name: string): string {
   const root = findExamplesFolder();
   const names = root === undefined ? [] : readdirSync(root, { withFileTypes: true });
   const example = names.find((entry) => entry.isDirectory() && entry.name === name);

@@ -60,7 +60,7 @@ async function login(context: CommandContext, options: LoginOptions, name: strin
   const binding = await findBinding(context, name);
   const id = binding.binding_id;
   const { bindings } = context.client();
-  const started = await bindings.login(id, await loginBody(context, options, name));
+  const started = await bindings.login(id, await readLoginBody(context, options, name));
   // With --paste the browser may not be able to reach the gateway, so it opens the authorization server directly.
   const address = options.paste === true ? started.authorization_url : started.start_url;
   if (address !== null) {
@@ -96,7 +96,7 @@ async function logout(context: CommandContext, _options: object, name: string): 
   return undefined;
 }
 
-async function loginBody(context: CommandContext, options: LoginOptions, name: string) {
+async function readLoginBody(context: CommandContext, options: LoginOptions, name: string) {
   const { clientId, clientSecret, privateKey, clientCredentials, scope } = options;
   const fix = `backplane binding login ${name} --client-id ID --client-secret < secret.txt`;
   return {

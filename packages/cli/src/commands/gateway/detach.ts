@@ -44,7 +44,7 @@ export async function detach(context: CommandContext, options: UpOptions): Promi
   });
   closeSync(log);
   const failed = new Promise<never>((_resolve, reject) => child.once("error", reject));
-  const line = await Promise.race([firstLine(child.stdio[READY_FD] as Readable), failed]);
+  const line = await Promise.race([readFirstLine(child.stdio[READY_FD] as Readable), failed]);
   child.unref();
   if (line === "") {
     throw new BackplaneError("internal", "The gateway exited before it was ready.", {
@@ -82,7 +82,7 @@ function upArguments(home: string, options: UpOptions): string[] {
 }
 
 /** Empty if the pipe was closed without a line. */
-async function firstLine(stream: Readable): Promise<string> {
+async function readFirstLine(stream: Readable): Promise<string> {
   let text = "";
   for await (const chunk of stream) {
     text += String(chunk);
