@@ -37,9 +37,9 @@ export interface ServerNotification {
 
 export interface Servers {
   /**
-   * The project's own servers first, then in order of binding; the first of two with the same name or resource URI
-   * wins. Returns the same array until something changes on this node. Empty for a delegated caller, and if the policy
-   * denies the caller MCP tools.
+   * The project's own servers first, then in order of binding. Of two servers with the same name, the second gets a
+   * number as a suffix; of two with the same resource URI, the first serves it. Returns the same array while the list is
+   * unchanged. Empty for a delegated caller, and if the policy denies the caller MCP tools.
    */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
   /**

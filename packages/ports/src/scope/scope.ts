@@ -19,7 +19,7 @@ export interface TraceIds {
  * it starts never get a wider grant.
  */
 export interface Caller {
-  /** `admin`, `key_…`, `inv_…` (delegated) or `kernel`. */
+  /** `admin`, `key_…`, `inv_…` (delegated), `plugin:NAME` or `kernel`. */
   actor: string;
   scope: Scope;
   role: Role;
@@ -31,8 +31,8 @@ export interface Caller {
   tools?: readonly string[];
   /**
    * The way in which the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the
-   * message. The gateway sets it, never the client. Work that the caller starts inherits it. Absent for the gateway's
-   * own calls.
+   * message or serves the route. The gateway sets it, never the client. Work that the caller starts inherits it. Absent
+   * for the gateway's own calls.
    */
   channel?: string;
   delegation?: {
