@@ -16,7 +16,10 @@ export interface SealedSecret {
 }
 
 export interface SecretStore {
-  /** Creates version 1 or writes the next version. Throws `policy.denied` for a secret of another owner. */
+  /**
+   * Creates version 1 or writes the next version. Throws `policy.denied` if a project replaces a secret that it does
+   * not own. The whole org may replace any secret.
+   */
   put(secret: SealedSecret, now: string, records: ChangeRecords): Promise<Secret>;
   get(org_id: string, name: string): Promise<Secret | null>;
   /** For the vault only. */
@@ -24,8 +27,8 @@ export interface SecretStore {
   /** For a project, lists its own secrets and those of the org. */
   list(scope: Scope, page: Page): Promise<PageOf<Secret>>;
   /**
-   * Throws `policy.denied` for a secret of another owner, and `secret.in_use` with details.used_by while a binding
-   * uses it.
+   * Throws `policy.denied` if a project removes a secret that it does not own, and `secret.in_use` with
+   * details.used_by while a binding uses it.
    */
   remove(scope: Scope, name: string, records: ChangeRecords): Promise<boolean>;
 }
