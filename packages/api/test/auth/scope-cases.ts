@@ -75,6 +75,20 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
     },
   ],
+  "POST /v1/plugin-bindings:rollback": [
+    {
+      object: "bindings of a project",
+      scope: "bindings:write",
+      reach: "own",
+      ...onMissingObject("/v1/plugin-bindings:rollback", { package_id: "acme/none" }),
+    },
+    {
+      object: "bindings of an org",
+      scope: "bindings:write",
+      reach: "named",
+      ...onMissingObject("/v1/plugin-bindings:rollback", { package_id: "acme/none", org_wide: true }),
+    },
+  ],
   // The operation changes nothing, so every caller that sees the binding may use it.
   "POST /v1/plugin-bindings/{id}:validate": [
     {

@@ -183,4 +183,13 @@ verifies("api.bindings", "lists upgrades that are held because they request more
       fix: expect.stringContaining("backplane plugin upgrade acme/devkit@1.2.0 --grant-permissions"),
     },
   ]);
+  const rollBack = () =>
+    api.call("POST", "/v1/plugin-bindings:rollback", { body: { package_id: PACKAGE_ID } });
+  const withdrawn = await rollBack();
+  expect([withdrawn.status, withdrawn.json.items]).toEqual([
+    200,
+    [expect.not.objectContaining({ held_upgrade: expect.anything() })],
+  ]);
+  expect((await list()).json.items).toEqual([]);
+  expect((await rollBack()).json.error.code).toBe("binding.not_found");
 });
