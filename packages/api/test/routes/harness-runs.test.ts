@@ -1,7 +1,7 @@
 /** Runs of harnesses over HTTP: the validation of the body, and their events over server-sent events and sockets. */
 import type { JsonObject } from "@backplane/contract";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, expect, vi } from "vitest";
 import { WebSocket } from "ws";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startBoundApi } from "../support/bound-api.ts";
@@ -131,10 +131,9 @@ verifies(
   ["harness.limits", "harness.contract"],
   "limits the turns that the messages of a harness start, over HTTP and over /ws",
   async () => {
-    const { run } = api.runner;
     const session_id = "child";
     const answers: unknown[] = [];
-    api.runner.run = async ({ context }) => {
+    const harness = vi.spyOn(api.runner, "run").mockImplementation(async ({ context }) => {
       const token = context.gateway.delegation_token!;
       const send = async (text: string, headers: Record<string, string> = {}) => {
         const path = `/v1/sessions/${session_id}/messages`;
@@ -158,11 +157,11 @@ verifies(
       await api.call("GET", `/v1/runs/${first.run_id}/events`);
       await send("/say four", { "idempotency-key": "act" });
       return ok({ summary: { text: "ended" } });
-    };
+    });
     const { json } = await api.call("POST", "/v1/runs?wait=20", {
       body: makeBody("limited", { export_id: "triage", policy: { max_child_runs: 1 } }),
     });
-    api.runner.run = run;
+    harness.mockRestore();
     expect(json).toMatchObject({ status: "completed" });
     expect(answers).toEqual([
       ["error", "request.invalid"],
