@@ -322,7 +322,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "packs the image",
   },
   {
-    defence: "images: no system files of the host are shown",
+    defence: "images: no system files of the host are visible",
     file: "packages/runner/src/sandbox/plan.ts",
     from: "  if (image === undefined)\n    return host.system",
     to: "  if (image?.root !== null)\n    return host.system",

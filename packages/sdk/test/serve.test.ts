@@ -26,16 +26,12 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
     expect(run.violations).toEqual([]);
   });
 
-  verifies(
-    "vai.shutdown",
-    "exits with code 0 on shutdown after the call in flight has answered",
-    async () => {
-      const run = await start();
-      const outcome = await run.invoke("slow", {}, { onEvent: () => run.close() });
-      expect(outcome).toMatchObject({ status: "cancelled" });
-      expect(await run.ended).toEqual({ code: 0, signal: null });
-    },
-  );
+  verifies("vai.shutdown", "exits with code 0 on shutdown after the call in flight has ended", async () => {
+    const run = await start();
+    const outcome = await run.invoke("slow", {}, { onEvent: () => run.close() });
+    expect(outcome).toMatchObject({ status: "cancelled" });
+    expect(await run.ended).toEqual({ code: 0, signal: null });
+  });
 
   test("exits when the host disconnects, with calls in flight", async () => {
     const run = await start();
@@ -63,7 +59,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
   });
 });
 
-test("exits a TypeScript plugin with a stack and exit code 1 on an uncaught error", async () => {
+test("TypeScript: prints the stack of an uncaught error and exits with code 1", async () => {
   const run = await startPlugin(languages.TypeScript!, identity, { cwd });
   const call = run.invoke("throws_later").catch((error: { code: string }) => error.code);
   expect(await run.ended).toEqual({ code: 1, signal: null });
@@ -167,7 +163,7 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
   });
 });
 
-test("Python refuses a request without a valid deadline instead of choosing one", async () => {
+test("Python: refuses a request without a valid deadline instead of choosing one", async () => {
   const deadlines = [undefined, "tomorrow", "9999-99-99T99:99:99Z"];
   const frames = deadlines.map((deadline_at, index) =>
     encodeContentLength({

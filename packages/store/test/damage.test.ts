@@ -131,7 +131,7 @@ test.each(PLAUSIBLE_CHANGES)(
 
 test("does not report healthy rows that a query excludes", async () => {
   const store = await openStore();
-  // A row that the query below finds by an index of the org, and that all its other conditions exclude.
+  // The first query below finds this row through an index on the org, and all its other conditions exclude the row.
   const hook = { binding_id: "bind_hook", kind: "hook", export_id: "notify", status: "disabled" } as const;
   await store.bindings.create(sampleBinding({ ...hook, package_version: "1.1.0" }), {});
   const other_project = { ...LOCAL, project_id: "proj_elsewhere" };

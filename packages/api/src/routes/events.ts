@@ -14,9 +14,9 @@ export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
       operation_id: "watchEvents",
       summary: "Follow semantic events",
       description:
-        "Server-sent events: `event` is the type, `id` the seq and `data` a SemanticEvent. Starts with the first event, or " +
-        "after Last-Event-ID or `after`. With `after=latest` only new events are sent; the stream then begins with an item " +
-        "`position`, whose `id` is the seq to resume after if the connection is lost before the first event.",
+        "Server-sent events: `event` is the type, `id` the seq and `data` a SemanticEvent. Starts with the oldest stored " +
+        "event, or after Last-Event-ID or `after`. With `after=latest` only new events are sent; the stream then begins " +
+        "with an item `position`, whose `id` is the seq to resume after if the connection is lost before the first event.",
       tag: "Events",
       auth: { scope: "audit:read" },
       query: z.strictObject({

@@ -1,10 +1,10 @@
-/** Reads server-sent events over a real socket until the stream ends or the signal is aborted. */
 export interface StreamItem {
   id: string | null;
   event: string;
   data: string;
 }
 
+/** Reads server-sent events over a real socket until the stream ends or the signal is aborted. */
 export async function readStream(
   url: string,
   { each, ...init }: RequestInit & { each?: (item: StreamItem) => void } = {},

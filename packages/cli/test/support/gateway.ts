@@ -45,7 +45,7 @@ export async function startTestGateway(settings = ""): Promise<TestGateway> {
     backplane,
     async json<T>(argv: string[], options?: CaptureOptions) {
       const { exit, out, err } = await backplane([...argv, "--json"], options);
-      if (exit !== 0) throw new Error(`backplane ${argv.join(" ")} exits ${exit}: ${err}`);
+      if (exit !== 0) throw new Error(`backplane ${argv.join(" ")} exited with code ${exit}: ${err}`);
       return JSON.parse(out) as T;
     },
     async close() {

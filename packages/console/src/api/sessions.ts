@@ -45,7 +45,7 @@ export const sessionQueries = {
         return items.filter(({ parent_session_id }) => parent_session_id === session_id);
       },
     }),
-  /** The turns of a session, newest first. */
+  /** The 20 newest runs of a session, newest first. */
   runs: (client: Client, key: SessionAddress) =>
     queryOptions({
       queryKey: ["sessions", "runs", key.workspace, key.session_id],
@@ -98,7 +98,7 @@ export async function loadEarlierEntries(
   const { session_id, workspace } = key;
   const { missing_to = 0 } = queries.getQueryData<LoadedTape>(tapeKey(key)) ?? {};
   if (missing_to === 0) return;
-  // Ids increase by at least one, so this many entries reach at least the first loaded one.
+  // Ids increase by at least one, so one page reaches the loaded entries without a gap.
   const after = Math.max(0, missing_to - EARLIER_PAGE_SIZE);
   const { items } = await client.sessions.entries(session_id, { workspace, after, limit: EARLIER_PAGE_SIZE });
   queries.setQueryData<LoadedTape>(tapeKey(key), (current) => {

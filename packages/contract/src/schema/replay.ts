@@ -32,11 +32,12 @@ const ReplayedCallSchema = z.object({
   invocation_id: z.string(),
   export_id: z.string(),
   /**
-   * `same`: both versions give the same result. `changed`: they do not. `failed`: only the candidate fails.
-   * `not_comparable`: the version in use cannot repeat its own result here. `skipped`: the call was not run.
+   * `same`: both versions give the same result. `changed`: they do not, or the candidate may not run the call.
+   * `failed`: only the candidate fails. `not_comparable`: the version in use cannot repeat its own result here.
+   * `skipped`: the call was not run.
    */
   result: z.enum(["same", "changed", "failed", "not_comparable", "skipped"]),
-  /** The reason for the result, as one sentence; null for `same`. */
+  /** The reason for the result, for people; null for `same`. */
   reason: z.string().nullable(),
   differences: z.array(DifferenceSchema),
   current_ms: z.number().nullable(),
@@ -49,7 +50,7 @@ export const ReplayReportSchema = z.object({
   package_id: z.string(),
   from_versions: z.array(z.string()),
   to_version: z.string(),
-  /** `held`: the candidate needs or uses a permission that the version in use does not. */
+  /** `held`: the candidate requests a permission, or attempts a connection, that the version in use does not. */
   verdict: z.enum(["same", "changed", "held", "nothing_replayed"]),
   counts: z.object({
     same: z.int(),

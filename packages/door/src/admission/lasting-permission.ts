@@ -59,7 +59,7 @@ export function findPermission(
     if (!appliesTo(rule, call) || compareRisk(risk, rule.max_risk) > 0) continue;
     const wider = listWiderParts(rule.grant, grant);
     if (wider.length === 0) return { allowed_by: rule.id, unmet: null };
-    unmet ??= `the allow rule ${rule.id} does not hold, because the grant is now wider: ${wider.join(", ")}`;
+    unmet ??= `the allow rule ${rule.id} does not permit this call, because the call's grant is now wider: ${wider.join(", ")}`;
   }
   return { allowed_by: null, unmet };
 }

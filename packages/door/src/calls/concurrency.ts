@@ -33,7 +33,7 @@ interface ConcurrencyLimit {
 export interface SlotReservation {
   /** Resolves with true once the slot is held, or with false if `deadline` (monotonic) or an interrupt comes first. */
   acquire(deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<boolean>;
-  /** Leaves the queue and releases the slot. Safe to call twice. */
+  /** Ends the reservation and releases the slot. Not while `acquire` is pending. Safe to call twice. */
   release(): void;
 }
 
@@ -116,7 +116,7 @@ export class ConcurrencyLimits {
     });
   }
 
-  /** Serves the queue until it is empty or no slot is free. Never runs twice at a time for one limit. */
+  /** Serves the queue until it is empty or no slot is free. Never runs twice at the same time for one limit. */
   async #serve(limit: ConcurrencyLimit): Promise<void> {
     if (limit.serving) return;
     limit.serving = true;

@@ -227,7 +227,7 @@ test("asks for approval while the grant is wider than when the rule was made, an
   await setDomains(["a.example.com", "b.example.com"]);
   const { ask_reason } = await callTool(fixture, "write");
   expect(ask_reason).toContain(
-    `the allow rule ${rule.id} does not hold, because the grant is now wider: allowed_domains`,
+    `the allow rule ${rule.id} does not permit this call, because the call's grant is now wider: allowed_domains`,
   );
   await setDomains(["a.example.com"]);
   expect(await callTool(fixture, "write")).toMatchObject({ allowed_by: rule.id });

@@ -115,7 +115,7 @@ test("redacts the token of a call without secrets", async () => {
   expect(JSON.stringify(done)).not.toContain(token);
 });
 
-test("uses a rotated secret in the next call and withholds a slot that the grant no longer has", async () => {
+test("uses a rotated secret in the next call and withholds a secret that the grant excludes", async () => {
   const fixture = await createTestKernel();
   const put = (value: string) => fixture.kernel.secrets.put(admin, "jira_token", value);
   await put("first-value");

@@ -1,7 +1,7 @@
 /**
  * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle). Each
- * is installed and bound once, and upgraded when the file has a newer version. Failures are logged. None of them runs
- * inside the gateway process unless an operator allows it, whatever the file declares.
+ * is installed and bound once, and its binding moves when the file has another version. Failures are logged. None of
+ * them runs inside the gateway process unless an operator allows it, whatever the file declares.
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import type { Caller, Kernel, Logger } from "@backplane/ports";
 const ARCHIVE = /\.(jar|zip)$/;
 
 /** Anyone who can write to the home has the rights of the host admin. */
-const HOST_ADMIN: Caller = {
+const HOST_ADMIN_CALLER: Caller = {
   actor: "admin",
   scope: { org_id: "org_local", project_id: "proj_default" },
   role: "owner",
@@ -30,7 +30,7 @@ export async function discoverInstruments(
     if (stop.aborted) return;
     const path = join(folder, name);
     try {
-      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN, path, {
+      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN_CALLER, path, {
         keep_unloaded: true,
       });
       log.info({ plugin: plugin_id, version, state, path }, "discovered an instrument plugin");

@@ -87,8 +87,8 @@ export interface RunStore {
     once?: IdempotencyClaim,
   ): Promise<AppendedEntries | null>;
   /**
-   * Writes the resume count and its entries in one transaction. Resolves to null, without writing anything, if the
-   * run has ended or `run.node_id` no longer owns it.
+   * Writes the resume count of `run` and the entries of `tape` in one transaction. Resolves to null, without writing
+   * anything, if the run has ended or `run.node_id` no longer owns it.
    */
   resume(run: RunRow, tape: TapeWrite): Promise<AppendedEntries | null>;
   /** Resolves to null if the run has ended or another gateway owns it. */

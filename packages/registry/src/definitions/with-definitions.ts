@@ -10,7 +10,7 @@ import { expandExports, selectExport } from "../exports/whole-package.ts";
 
 /**
  * The reads of the door and of discovery. `findCandidates` and `discover` return bindings of one export each; `get`
- * returns the binding as it is stored.
+ * does not expand a binding of a whole package.
  */
 export type BindingSource = Pick<BindingStore, "get" | "findCandidates" | "discover">;
 

@@ -1,8 +1,8 @@
 /**
- * Removes the cgroups of a gateway that was killed, and kills the processes still in them. One /bin/sh in its own
- * session waits until its stdin is closed, which happens however the gateway exits. Sandboxes exit with the gateway
- * even without the janitor, except in one short window with bwrap, whose inner process waits forever if the outer
- * process is killed first.
+ * Removes the cgroups of a gateway when it exits, even if it is killed, and kills the processes still in them. One
+ * /bin/sh in its own session waits until its stdin is closed, which happens however the gateway exits. Sandboxes exit
+ * with the gateway even without the janitor, except in one short window with bwrap, whose inner process waits forever if
+ * the outer process is killed first.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 

@@ -45,7 +45,7 @@ export interface StartedProgram {
   readonly stderr: Readable;
   /** Resolves when the sandbox with all its processes has ended. */
   readonly exit: Promise<ProgramExit>;
-  /** Creates the scratch folder of a call and returns its path inside; null if the grant has none. */
+  /** Creates the scratch folder of a call and returns its path in the sandbox; null if there is none. */
   makeScratch(name: string): Promise<string | null>;
   /** Calls `run` after `ms` of the process's own time, unless the returned function is called first. */
   after(ms: number, run: () => void): () => void;

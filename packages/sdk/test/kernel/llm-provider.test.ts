@@ -1,4 +1,4 @@
-/** The events that a provider's parts and failures become on the bus. */
+/** How the parts and failures of a provider become events on the bus. */
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

@@ -120,7 +120,10 @@ export async function createSignInKernel() {
 
 export const readTicket = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
 
-/** Signs in at the authorization server in a browser. Returns the final URL and the browser's secrets. */
+/**
+ * Starts a login and visits the authorization server as a browser does. Returns the URL that the server redirects to and
+ * the browser's secrets, which complete the login.
+ */
 export async function startLogin({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
   const opened = await kernel.signIns.open(readTicket(start_url), { browser: [] });

@@ -5,7 +5,7 @@ import { type ExecutionRows, readExecution } from "../ops/executions.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
-type FixedFields = Pick<Execution, "export_id" | "binding_id" | "target" | "trigger" | "policy">;
+type BodyFields = Pick<Execution, "export_id" | "binding_id" | "target" | "trigger" | "policy">;
 
 export function createExecutionStore(backend: Backend): ExecutionStore {
   return {
@@ -33,7 +33,7 @@ export function encodeExecution(
   if (execution === undefined) return null;
   if (!("resumes" in execution)) return { row: encodeRow(execution) };
   const { id } = execution.resumes;
-  return { resumes: id, invocation_id, run_id, body: encodeFixed(execution.resumes) };
+  return { resumes: id, invocation_id, run_id, body: encodeBody(execution.resumes) };
 }
 
 function encodeRow(execution: NewExecution): SqlValue[] {
@@ -58,16 +58,16 @@ function encodeRow(execution: NewExecution): SqlValue[] {
     0,
     0,
     null,
-    encodeFixed(execution),
+    encodeBody(execution),
   ];
 }
 
-function encodeFixed({ export_id, binding_id, target, trigger, policy }: FixedFields): string {
-  return JSON.stringify({ export_id, binding_id, target, trigger, policy } satisfies FixedFields);
+function encodeBody({ export_id, binding_id, target, trigger, policy }: BodyFields): string {
+  return JSON.stringify({ export_id, binding_id, target, trigger, policy } satisfies BodyFields);
 }
 
 function decodeExecution(row: Row): ExecutionRow {
-  const fixed = JSON.parse(row.body as string) as FixedFields;
+  const body = JSON.parse(row.body as string) as BodyFields;
   const deadline = row.deadline as number | null;
   const checkpoint = row.checkpoint as string | null;
   return {
@@ -75,8 +75,8 @@ function decodeExecution(row: Row): ExecutionRow {
     org_id: row.org_id as string,
     project_id: projectOf(row.project_id),
     status: row.status as Execution["status"],
-    ...fixed,
-    target: row.chain_id === null ? fixed.target : { ...fixed.target, chain_id: row.chain_id as string },
+    ...body,
+    target: row.chain_id === null ? body.target : { ...body.target, chain_id: row.chain_id as string },
     invocation_id: row.invocation_id as string,
     run_id: row.run_id as string | null,
     used: {

@@ -1,4 +1,7 @@
-/** An invocation is stored as the columns that are searched or updated, one JSON text written at open and one at settle. */
+/**
+ * An invocation is stored as the columns that are searched or often updated, the JSON text `body` with the other fields,
+ * and the JSON text `outcome`, which is written when the call is settled.
+ */
 import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
 import type { Row, SqlValue } from "../ops/op.ts";
@@ -8,7 +11,7 @@ type Outcome = Pick<
   InvocationRow,
   "result" | "tool_result" | "error" | "violations" | "stderr_tail" | "egress" | "ended_at"
 >;
-type FixedFields = Pick<
+type BodyFields = Pick<
   InvocationRow,
   | "export_kind"
   | "binding_generation"
@@ -50,8 +53,8 @@ const NO_OUTCOME: Outcome = {
 };
 
 /** The text of the column `body`. */
-export function encodeFixed(row: InvocationRow): string {
-  const fixed: FixedFields = {
+export function encodeBody(row: InvocationRow): string {
+  const body: BodyFields = {
     export_kind: row.export_kind,
     binding_generation: row.binding_generation,
     package_id: row.package_id,
@@ -73,14 +76,14 @@ export function encodeFixed(row: InvocationRow): string {
     turn: row.turn,
     role: row.role,
   };
-  if (row.depth > 0) fixed.depth = row.depth;
-  if (row.allowed_by !== null) fixed.allowed_by = row.allowed_by;
-  if (row.channel !== null) fixed.channel = row.channel;
-  if (row.within !== null) fixed.within = row.within;
-  if (row.harness_run !== null) fixed.harness_run = row.harness_run;
-  if (row.fallback_from !== undefined) fixed.fallback_from = row.fallback_from;
-  if (row.earlier_attempts !== undefined) fixed.earlier_attempts = row.earlier_attempts;
-  return JSON.stringify(fixed);
+  if (row.depth > 0) body.depth = row.depth;
+  if (row.allowed_by !== null) body.allowed_by = row.allowed_by;
+  if (row.channel !== null) body.channel = row.channel;
+  if (row.within !== null) body.within = row.within;
+  if (row.harness_run !== null) body.harness_run = row.harness_run;
+  if (row.fallback_from !== undefined) body.fallback_from = row.fallback_from;
+  if (row.earlier_attempts !== undefined) body.earlier_attempts = row.earlier_attempts;
+  return JSON.stringify(body);
 }
 
 /** In the order of INVOCATION_COLUMNS. */
@@ -97,12 +100,12 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
     row.fence,
     row.retry_count,
     row.started_at,
-    encodeFixed(row),
+    encodeBody(row),
     isTerminal(row.status) ? encodeOutcome(row) : null,
   ];
 }
 
-/** The result block of a tool repeats the content of its result. A value that is identical in both is stored once. */
+/** The result block of a tool repeats the content and structured output of its result. They are stored once if equal. */
 type StoredOutcome = Omit<Outcome, "tool_result" | "egress"> & {
   tool_result: Partial<ToolResultBlock> | null;
   /** Missing when nothing was refused, and in rows of earlier versions. */
@@ -140,19 +143,19 @@ function decodeOutcome(text: string): Outcome {
 }
 
 export function decodeInvocation(row: Row): InvocationRow {
-  const fixed = JSON.parse(row.body as string) as FixedFields;
+  const body = JSON.parse(row.body as string) as BodyFields;
   const outcome = row.outcome === null ? NO_OUTCOME : decodeOutcome(row.outcome as string);
   return {
     id: row.id as string,
-    ...fixed,
-    // Rows of earlier versions do not have these fields.
-    turn: fixed.turn ?? null,
-    depth: fixed.depth ?? 0,
-    role: fixed.role ?? "user",
-    channel: fixed.channel ?? null,
-    allowed_by: fixed.allowed_by ?? null,
-    within: fixed.within ?? null,
-    harness_run: fixed.harness_run ?? null,
+    ...body,
+    // Absent from rows of earlier versions. Most of them are also left out if they have the default value.
+    turn: body.turn ?? null,
+    depth: body.depth ?? 0,
+    role: body.role ?? "user",
+    channel: body.channel ?? null,
+    allowed_by: body.allowed_by ?? null,
+    within: body.within ?? null,
+    harness_run: body.harness_run ?? null,
     export_id: row.export_id as string,
     binding_id: row.binding_id as string,
     status: row.status as InvocationRow["status"],

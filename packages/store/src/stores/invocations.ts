@@ -15,7 +15,7 @@ import { encodeRecords } from "./change-records.ts";
 import { encodeDelegation } from "./delegations.ts";
 import { encodeExecution } from "./executions.ts";
 import { encodeClaim } from "./idempotency.ts";
-import { decodeInvocation, encodeFixed, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
+import { decodeInvocation, encodeBody, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
 import { pageCursor, toPage } from "./page.ts";
 import { encodeRun, encodeRunEnd } from "./runs.ts";
 import { projectColumn } from "./scope.ts";
@@ -57,7 +57,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       const written = await backend.write("replaceApproval", {
         id: row.id,
         fence: row.fence,
-        body: encodeFixed(row),
+        body: encodeBody(row),
         approval: encodeApproval(approval),
         records: encodeRecords(records),
       });
@@ -69,7 +69,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         id: row.id,
         fence: row.fence,
         retry_count: row.retry_count,
-        body: encodeFixed(row),
+        body: encodeBody(row),
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
     recordFallback: (row, renewed) =>
@@ -78,7 +78,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         fence: row.fence,
         binding_id: row.binding_id,
         retry_count: row.retry_count,
-        body: encodeFixed(row),
+        body: encodeBody(row),
         delegation: encodeDelegation(renewed.delegation),
       }),
     async settle(id, fence, end, records, delivered) {

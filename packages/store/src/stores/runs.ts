@@ -1,4 +1,7 @@
-/** A run is stored as the columns that are searched, one JSON text written at the start and one at the end. */
+/**
+ * A run is stored as the columns that are searched or updated, the JSON text `body` with the other fields, and the JSON
+ * text `outcome`, which is written at the end.
+ */
 import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
@@ -11,7 +14,7 @@ import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 import { encodeHold, encodeTape, keyColumns } from "./session-row.ts";
 
-type FixedFields = Pick<
+type BodyFields = Pick<
   RunRow,
   | "parent_run_id"
   | "trigger"
@@ -111,7 +114,7 @@ export function createRunStore(backend: Backend): RunStore {
 
 export function encodeRun(run: RunRow): RunColumns {
   const { parent_run_id, trigger, strategy, input, requested_by, started_at, usage, iterations } = run;
-  const fixed: FixedFields = {
+  const body: BodyFields = {
     parent_run_id,
     trigger,
     strategy,
@@ -133,7 +136,7 @@ export function encodeRun(run: RunRow): RunColumns {
     session_id: run.session_id,
     status: run.status,
     node_id: run.node_id,
-    body: JSON.stringify(fixed),
+    body: JSON.stringify(body),
   };
 }
 
@@ -142,7 +145,7 @@ export function encodeRunEnd({ output, error, usage, iterations, ended_at }: Run
 }
 
 function decodeRun(row: Row): RunRow {
-  const fixed = JSON.parse(row.body as string) as FixedFields;
+  const body = JSON.parse(row.body as string) as BodyFields;
   const outcome = row.outcome === null ? NOT_ENDED : (JSON.parse(row.outcome as string) as Outcome);
   const { output } = outcome;
   return {
@@ -154,7 +157,7 @@ function decodeRun(row: Row): RunRow {
     chain_id: row.chain_id as string,
     status: row.status === EXECUTING ? "running" : (row.status as Run["status"]),
     first_entry_id: row.first_entry as number,
-    ...fixed,
+    ...body,
     ...outcome,
     output: output === null ? null : { ...output, entry_id: row.output_entry as number },
     node_id: row.node_id as string,

@@ -20,7 +20,7 @@ export function fieldsAt(path: TomlPath, manifest: unknown): Record<string, Sche
   let node: SchemaNode | undefined = ManifestSchema as unknown as SchemaNode;
   let value = manifest;
   for (const part of [...path, undefined]) {
-    node = node === undefined ? undefined : concrete(node, value);
+    node = node === undefined ? undefined : resolveNode(node, value);
     if (part === undefined) break;
     node = typeof part === "number" ? node?.def.element : (node?.def.shape?.[part] ?? node?.def.valueType);
     value = (value as Record<string | number, unknown> | undefined)?.[part];
@@ -31,7 +31,7 @@ export function fieldsAt(path: TomlPath, manifest: unknown): Record<string, Sche
 /** The table among these fields that defines `key`: `effect_class` belongs to `tool`. */
 export function tableDefining(key: string, fields: Record<string, SchemaNode>): string | undefined {
   return Object.keys(fields).find((name) => {
-    const shape = concrete(fields[name] as SchemaNode, {})?.def.shape;
+    const shape = resolveNode(fields[name] as SchemaNode, {})?.def.shape;
     return shape !== undefined && Object.hasOwn(shape, key);
   });
 }
@@ -50,7 +50,8 @@ export function mostSimilar(word: string, known: readonly string[]): string | un
   return best;
 }
 
-function concrete(start: SchemaNode, value: unknown): SchemaNode | undefined {
+/** Unwraps optional fields and selects the option of a union that `value` names. */
+function resolveNode(start: SchemaNode, value: unknown): SchemaNode | undefined {
   let node: SchemaNode | undefined = start;
   while (node?.def.innerType !== undefined) node = node.def.innerType;
   if (node?.def.type !== "union") return node;

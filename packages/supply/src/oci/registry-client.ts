@@ -169,7 +169,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     if (digest !== expected) throw digestMismatch(`The manifest of ${reference_text}`, expected, digest);
     try {
       const { etag } = response.headers;
-      // A weak ETag never matches in a condition of an upload.
+      // A weak ETag never matches the condition of an upload.
       const strong = typeof etag === "string" && etag.startsWith('"') ? { etag } : {};
       return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors), ...strong };
     } catch (error) {
@@ -208,7 +208,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     }
   };
 
-  /** Registries without the API keep an index of the referrers under a tag that is derived from the digest. */
+  /** For registries without the API, clients keep an index of the referrers under a tag derived from the digest. */
   const fetchTaggedReferrers = async (location: OciReference, digest: string, signal: AbortSignal) => {
     const at = { ...location, tag: referrersTag(digest), digest: null };
     try {
@@ -378,7 +378,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       } catch (error) {
         // The error of a broken connection has none of our codes, and an unreachable registry may respond to the next
         // attempt.
-        if (signal.aborted) throw unreachableRegistry(location.registry, "it takes too long");
+        if (signal.aborted) throw unreachableRegistry(location.registry, "the request took too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         // Another attempt would fail on the same disk.
         if (diskFault(error) !== null) throw error;

@@ -107,5 +107,9 @@ async function createLookup(addresses: CheckedAddresses, url: URL): Promise<Look
 function describeFailure(host: string, error: Error, signal: AbortSignal): Error {
   if (codeOf(error) !== undefined) return error;
   const { code } = error as NodeJS.ErrnoException;
-  return unreachableRegistry(host, signal.aborted ? "it takes too long" : (code ?? error.message), error);
+  return unreachableRegistry(
+    host,
+    signal.aborted ? "the request took too long" : (code ?? error.message),
+    error,
+  );
 }

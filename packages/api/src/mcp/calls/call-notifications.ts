@@ -13,7 +13,7 @@ import { notification } from "../protocol/json-rpc.ts";
 import { isLogged, type LogLevel, toLogLevel } from "../protocol/log-levels.ts";
 
 export interface CallNotifications {
-  /** Returns null when the client must not be notified of the event. */
+  /** Returns null if the client gets no notification of this event. */
   forEvent(event: InvocationEvent["event"]): JsonObject | null;
   /**
    * Announces that a person must approve the call first. The announcement is repeated while the call waits. A

@@ -21,7 +21,7 @@ test.each([
     { type: "ref/resource", uri: "x://one", name: "p" },
     { type: "ref/resource", uri: "x://one" },
   ],
-])("sends a completion only for the authorized reference: %j", async (ref, expected_ref) => {
+])("forwards only the authorized fields of a completion reference: %j", async (ref, expected_ref) => {
   const requests: JsonObject[] = [];
   const deps = {
     kernel: {

@@ -34,20 +34,20 @@ export interface ToolCardProps {
   /** From the catalog; null if the tool is not in it. */
   risk: Risk | null;
   /** The identical approvals that are answered in this card; empty if another card has the form. */
-  answers: readonly Approval[];
+  open_approvals: readonly Approval[];
   /** Whether the turn that made the call is running. */
   running: boolean;
   onAnswered: () => void;
 }
 
-export function ToolCard({ tool, progress, risk, answers, running, onAnswered }: ToolCardProps) {
+export function ToolCard({ tool, progress, risk, open_approvals, running, onAnswered }: ToolCardProps) {
   const { approval } = tool;
   const state = stateOf(tool, running);
   const { tone, icon, label } = STATES[state];
   const [opened, setOpened] = useCardOpen(`tool ${tool.id}`);
   const media = tool.content.filter(isMediaBlock);
   const others = tool.content.filter((block) => !isMediaBlock(block));
-  const [first, ...rest] = answers;
+  const [first, ...rest] = open_approvals;
   const shown_risk = approval?.risk ?? risk;
   const status = state === "running" ? (progress?.status ?? "") : "";
   return (
@@ -89,12 +89,12 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
         <ApprovalAnswerForm approvals={[first, ...rest]} onAnswered={onAnswered} />
       )}
       {state === "waiting" && first === undefined && (
-        <p className={styles.note}>The answer to the same call above also applies to this one.</p>
+        <p className={styles.note}>The answer to the identical call above also applies to this one.</p>
       )}
       {approval !== null && approval.status !== "pending" && <ApprovalResult approval={approval} />}
       {media.length > 0 && (
         <div className={styles.pictures}>
-          <ContentBlocks blocks={media} label={`Image of ${tool.name}`} />
+          <ContentBlocks blocks={media} label={`Media from ${tool.name}`} />
         </div>
       )}
     </article>

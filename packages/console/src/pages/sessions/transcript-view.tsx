@@ -60,7 +60,7 @@ export function TranscriptView(props: TranscriptViewProps) {
   const [opened] = useState(() => new Set<string>());
   const [settled, setSettled] = useState(false);
   const keys = useMemo(() => rows.map(rowKey), [rows]);
-  const answers = useMemo(() => groupOpenApprovals(rows), [rows]);
+  const open_approvals = useMemo(() => groupOpenApprovals(rows), [rows]);
   // A question that awaits an answer stays in the document, so that unsent feedback is not lost.
   const kept = useMemo(
     () => rows.flatMap((row, index) => (openApprovalOf(row) === null ? [] : [index])),
@@ -139,7 +139,7 @@ export function TranscriptView(props: TranscriptViewProps) {
                 style={{ transform: `translateY(${start}px)` }}
                 data-aside={isRowSetAside(rows[index]!, props.compactions) ? "" : undefined}
               >
-                <Row row={rows[index]!} answers={answers} {...props} />
+                <Row row={rows[index]!} open_approvals={open_approvals} {...props} />
               </li>
             ))}
           </ol>
@@ -210,10 +210,10 @@ function isRowSetAside(row: TranscriptRow, compactions: ReadonlyMap<number, Comp
 
 interface RowProps extends TranscriptViewProps {
   row: TranscriptRow;
-  answers: ReturnType<typeof groupOpenApprovals>;
+  open_approvals: ReturnType<typeof groupOpenApprovals>;
 }
 
-function Row({ row, answers, ...props }: RowProps) {
+function Row({ row, open_approvals, ...props }: RowProps) {
   const { actions, pins, workspace, running, risks, progress } = props;
   switch (row.type) {
     case "user":
@@ -237,7 +237,7 @@ function Row({ row, answers, ...props }: RowProps) {
             tool={row}
             progress={progress[row.id]}
             risk={risks.get(row.name) ?? null}
-            answers={answers.get(row.approval?.id ?? "") ?? []}
+            open_approvals={open_approvals.get(row.approval?.id ?? "") ?? []}
             running={running}
             onAnswered={props.onAnswered}
           />
@@ -253,7 +253,7 @@ function Row({ row, answers, ...props }: RowProps) {
       return <SubAgentCard session={row.session} workspace={workspace} />;
     case "approval": {
       const { approval } = row;
-      const group = answers.get(approval.id);
+      const group = open_approvals.get(approval.id);
       return (
         <article className={styles.tool} aria-label={`Approval of ${approval.tool}`}>
           <p className={styles.toolSummary}>

@@ -76,6 +76,6 @@ verifies("server.names", "names tools after the name of the binding, without rep
     "mcp_playwright_Playwright-close",
     "mcp_playwright_close",
   ]);
-  // Bindings without a name of their own keep the names that their tools had.
+  // If the binding has no name of its own, the tool names are not shortened.
   expect(await idsOf({})).toEqual(names.map((name) => `mcp_mcp_${name}`));
 });

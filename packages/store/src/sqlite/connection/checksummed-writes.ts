@@ -1,9 +1,10 @@
 /**
- * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers wrote every row
- * twice, which made the statements of a turn cost two and a half times as much (benchmark loop.turn.concurrent). An
- * insert of plain parameters gets the checksum as one more parameter; an update computes it with `changed_checksum`,
- * which first checks the old row: otherwise damaged content would get a matching checksum. A statement of any other
- * form is refused when it is prepared, so none can leave a row without a checksum.
+ * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers would write every
+ * row twice, and the statements of a turn would cost two and a half times as much (benchmark loop.turn.concurrent). An
+ * insert of plain parameters gets the checksum as one more parameter; any other insert computes it with
+ * `inserted_checksum`. An update computes it with `changed_checksum`, which first checks the old row: otherwise damaged
+ * content would get a matching checksum. A statement of any other form is refused when it is prepared, so none can leave
+ * a row without a checksum.
  */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -68,7 +69,7 @@ export function createChecksummedWrites(
     for (let n = 0; n < width; n++) after += parts[n]!;
     return crc32(after);
   });
-  database.function("inserted_sum", { deterministic: true, varargs: true }, (name, ...values) =>
+  database.function("inserted_checksum", { deterministic: true, varargs: true }, (name, ...values) =>
     checksumOfStored(tables.get(String(name))!, values),
   );
 
@@ -108,7 +109,7 @@ export function createChecksummedWrites(
     expressions.push(
       plain !== null
         ? `$${parameters + (automatic ? 2 : 1)}`
-        : `inserted_sum('${table.name}', ${row.join(", ")})`,
+        : `inserted_checksum('${table.name}', ${row.join(", ")})`,
     );
     const rest = text.slice(match[0].length);
     return {
@@ -184,7 +185,7 @@ function splitList(text: string): string[] {
   return parts;
 }
 
-/** Finds the values of a row among the parameters. Null if an expression is neither a parameter nor a number nor null. */
+/** Returns a function that reads the row from the parameters; null if an expression is not a parameter, number or null. */
 function plainRow(expressions: readonly string[]): ((parameters: Values) => Values) | null {
   if (!expressions.every((expression) => /^(?:\$\d+|\d+|null)$/.test(expression))) return null;
   const parameters = expressions.map((text) => (text.startsWith("$") ? Number(text.slice(1)) - 1 : -1));
