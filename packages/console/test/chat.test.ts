@@ -182,7 +182,7 @@ test("groups identical open approvals under the first of them", () => {
   expect(items.map(rowKey)).toEqual(["tool c1", "tool c5", "tool c6"]);
 });
 
-test("leaves out a result whose call is not loaded, and what a compaction repeats", () => {
+test("leaves out a result whose call is not loaded, and the entries that a compaction repeats", () => {
   const entries = [
     entry(8, "tool_result", { tool_call_id: "c1", ok: true }),
     entry(9, "anchor", { name: "compaction", state: { kind: "compaction", summary: "s" } }),

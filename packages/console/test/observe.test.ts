@@ -53,7 +53,7 @@ test("shows text that was sent with tool calls, thoughts, approvals and sub-agen
   ]);
 });
 
-test("shows the entries that a compaction repeats once, and marks a reset", () => {
+test("shows an entry that a compaction repeats only once, and marks a reset", () => {
   const items = buildTranscript([
     entry(1, "message", { role: "user", content: "hello" }),
     entry(2, "anchor", { name: "compaction", state: { kind: "compaction", summary: "They met." } }),

@@ -8,7 +8,7 @@ export const auditQueries = {
     pagedQuery(["audit", "list", filter], (page) =>
       client.audit.list({ ...definedFields(filter), ...page, limit: 100 }),
     ),
-  /** Reads the whole log, so no event refreshes it. */
+  /** The gateway reads the whole log for a report, so events do not refresh it. */
   report: (client: Client) =>
     queryOptions({ queryKey: ["audit-report"], queryFn: () => client.audit.verify(), staleTime: 60_000 }),
 };

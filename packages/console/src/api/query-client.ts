@@ -7,8 +7,8 @@ import {
 } from "@tanstack/react-query";
 
 /**
- * TanStack Query does not repeat the first load of a query that is invalidated while it runs: its response, which may
- * be older than the change, would count as fresh until the next change.
+ * Repeats the first load of a query that is invalidated during that load. TanStack Query itself does not: the response,
+ * which may be older than the change, would count as fresh until the next change.
  */
 export class ConsoleQueryClient extends QueryClient {
   override async invalidateQueries<TaggedQueryKey extends QueryKey = QueryKey>(

@@ -1,6 +1,6 @@
 /**
- * The running turn of a session: text and thoughts that are not on the tape yet. Each new entry of the tape refreshes
- * the cached tape, so a finished turn is shown as the gateway stored it.
+ * The running turn of a session: the answer, thoughts and progress that are not on the tape. Each new entry of the tape
+ * refreshes the cached tape, so a finished turn is shown as the gateway stored it.
  */
 import type { SessionUpdate } from "@backplane/client";
 import { useCallback, useEffect, useState } from "react";

@@ -36,7 +36,7 @@ export const sessionQueries = {
       queryKey: ["sessions", "detail", workspace, session_id],
       queryFn: () => client.sessions.get(session_id, { workspace }),
     }),
-  /** The forks and sub-agents of a session. */
+  /** The forks and sub-agents of a session, among the newest sessions of its workspace. */
   children: (client: Client, { session_id, workspace }: SessionAddress) =>
     queryOptions({
       queryKey: ["sessions", "children", workspace, session_id],
@@ -51,7 +51,7 @@ export const sessionQueries = {
       queryKey: ["sessions", "runs", key.workspace, key.session_id],
       queryFn: async () => (await client.runs.list({ ...key, limit: 20 })).items,
     }),
-  /** Sessions with a turn that is running now, as `workspace id`. */
+  /** Sessions with a run that is running now, among the 200 newest runs, as `workspace id`. */
   running: (client: Client) =>
     queryOptions({
       queryKey: ["sessions", "running"],

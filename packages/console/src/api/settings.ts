@@ -1,6 +1,4 @@
-/**
- * Queries of the settings page: providers, policy, keys, trusted keys, configuration, kernel plugins and workspaces.
- */
+/** Queries for providers, the policy, keys, trusted keys, the configuration, kernel plugins and workspaces. */
 import type { Client } from "@backplane/client";
 import type { PolicyLevel } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";

@@ -1,6 +1,6 @@
 /**
- * A list of any length. Only the visible rows are in the document. `j` and `k` move between the links of the rows,
- * Enter opens one.
+ * A list of any length. Only the rows near the visible ones are in the document. `j` and `k` move between the links of
+ * the rows, Enter opens one.
  */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";

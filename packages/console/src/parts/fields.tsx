@@ -1,7 +1,7 @@
 import { Fragment, type ReactNode } from "react";
 import styles from "./parts.module.css";
 
-/** Labels and values. A value that is null is left out. */
+/** Labels and values. A value that is null or undefined is left out. */
 export function Fields({ items }: { items: readonly (readonly [label: string, value: ReactNode])[] }) {
   const shown = items.filter(([, value]) => value !== null && value !== undefined);
   return (

@@ -53,7 +53,7 @@ export function checkGateway({ ready, store, sandbox, runner }: GatewayStatus): 
     store.ok
       ? { name: "store", status: "ok", message: "responds" }
       : { name: "store", status: "failed", message: "does not respond", fix: "backplane doctor" },
-    checkBoundary(sandbox),
+    checkSandbox(sandbox),
     ...runner.held_back.map(
       ({ package_id, failures, last_error, binding_id }): HealthCheck => ({
         name: `plugin ${package_id}`,
@@ -65,7 +65,7 @@ export function checkGateway({ ready, store, sandbox, runner }: GatewayStatus): 
   ];
 }
 
-function checkBoundary({ enabled, available, reason }: GatewayStatus["sandbox"]): HealthCheck {
+function checkSandbox({ enabled, available, reason }: GatewayStatus["sandbox"]): HealthCheck {
   if (available) return { name: "sandbox", status: "ok", message: reason };
   return {
     name: "sandbox",

@@ -1,4 +1,4 @@
-/** Badges of packages and bindings. */
+/** Badges of packages, bindings and tools. */
 import type { Binding, CatalogStatus, Package } from "@backplane/contract";
 import { Badge, type Tone } from "./badge.tsx";
 import type { IconName } from "./icon.tsx";

@@ -1,4 +1,4 @@
-/** The health checks that all pages share. A check that cannot run is reported as failed. */
+/** The health checks that the home page and the health page share. A check that cannot run is reported as failed. */
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import { auditQueries } from "../api/audit.ts";
 import { bindingQueries } from "../api/bindings.ts";

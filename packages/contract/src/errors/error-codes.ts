@@ -1,7 +1,7 @@
 /**
  * All error codes. The families never overlap: `wire` (communication with a plugin failed), `plugin` (the plugin itself
- * reported a failure), `refusal` (the gateway rejected the request) and `fault` (the gateway itself failed). Only the
- * api module reads `http`. docs/errors.md is generated from this list.
+ * reported a failure), `refusal` (the gateway rejected the request) and `fault` (the gateway itself failed). `http` is
+ * the status of the response with this error. docs/errors.md is generated from this list.
  */
 import { type ErrorSpec, faultSpec, pluginSpec, refusalSpec, wireSpec } from "./error-spec.ts";
 

@@ -1,6 +1,7 @@
 /**
- * Checks a list of instruments, for the instrument host, plugins in other languages and modules in the gateway. The
- * result contains only declared fields, so an `origin` that a plugin sets is dropped.
+ * Finds the provider in an instrument module and checks the instruments of a plugin, which runs in the instrument host,
+ * in a process of another language or in the gateway. Checked instruments contain only declared fields, so an `origin`
+ * that a plugin sets is dropped.
  */
 
 import type { JsonObject } from "../values/json.ts";

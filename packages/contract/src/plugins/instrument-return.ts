@@ -1,4 +1,7 @@
-/** Builds results of instruments. `stdio` is the usual form; any other value becomes `data`. */
+/**
+ * The API that instrument plugins import: functions that build results, and their source for hosts. `stdio` builds the
+ * usual form; `data` builds a result from any other value.
+ */
 
 import type { Json, JsonObject } from "../values/json.ts";
 import { HEFTY_VERSION, type InstrumentFailure, type InstrumentReturn } from "./instrument.ts";

@@ -140,7 +140,7 @@ export function tokenUsage(raw: Partial<Omit<TokenUsage, "input" | "total">> = {
   return { input_other, input_cache_read, input_cache_creation, output, input, total: input + output };
 }
 
-/** Connection errors, timeouts, empty answers, and HTTP statuses that indicate a temporary failure. */
+/** True for connection errors, timeouts, empty answers, and HTTP statuses that indicate a temporary failure. */
 export function isRetryableFailure({ kind, status_code }: Pick<LlmFailure, "kind" | "status_code">): boolean {
   if (kind === "status") {
     return status_code === 408 || status_code === 409 || status_code === 429 || (status_code ?? 0) >= 500;

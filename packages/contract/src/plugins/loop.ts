@@ -80,7 +80,7 @@ export const LOOP_LIMITS = {
   decide_ms: 30_000,
   memory_ms: 10_000,
   /**
-   * Up to this age, a session queries its short-term memory first; older sessions query their long-term memory first.
+   * Below this age, a session queries its short-term memory first; older sessions query their long-term memory first.
    */
   young_session_ms: 24 * 3_600_000,
   /** The time from the request to the end of the answer. */

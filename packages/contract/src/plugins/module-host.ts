@@ -1,7 +1,6 @@
 /**
  * The protocol between the gateway and a kernel plugin in its own process: JSON-RPC 2.0, one message per line. The
- * gateway starts with `load`; the process exits when its stdin ends. Errors from the plugin
- * include their stack trace.
+ * gateway starts with `load`; the process exits when its stdin ends. Errors from the plugin include their stack trace.
  */
 
 import { BackplaneError } from "../errors/error.ts";

@@ -28,7 +28,7 @@ export function toolIdOf(name: string): string {
   return /^[A-Za-z]/.test(clean) ? clean : `t_${clean}`.slice(0, 64);
 }
 
-/** Tool names that imply the gateway's machine as target if the file does not set one. */
+/** Whether the name of a tool implies the gateway's machine as the target if the file does not set one. */
 export function impliesHostTarget(name: string): boolean {
   return name.startsWith("host_") || name.startsWith("computer_use_");
 }

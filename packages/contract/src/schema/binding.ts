@@ -112,7 +112,7 @@ export const BindingPatchSchema = z.strictObject({
 
 const HeldPermissionSchema = z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"]);
 
-/** The version before the last upgrade with its settings, for a rollback. */
+/** The version that the binding used before its last upgrade or rollback, with its settings. */
 const PreviousVersionSchema = z.object({
   package_version: z.string(),
   digest: z.string(),
@@ -121,7 +121,7 @@ const PreviousVersionSchema = z.object({
   secrets: z.record(z.string(), z.string()),
   policy: BindingPolicySchema,
   class_lowered_by: z.string().nullable(),
-  /** Trust that the upgrade dropped, because it was given for other bytes. */
+  /** Trust that the change of version dropped, because it was given for other bytes. */
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(HeldPermissionSchema),

@@ -1,6 +1,7 @@
 /**
  * Payload schemas of the bus, one per public kind. Named fields are checked; other fields are accepted, so that a field
- * can be added without breaking readers. `persist: false` and `__persist__: false` keep an event off the tape.
+ * can be added without breaking readers. `persist: false` and `__persist__: false` keep an event off the tape, unless
+ * its kind is always recorded (messages, tool calls and their results).
  */
 import { z } from "zod";
 import type { BusKind } from "../vocabulary/bus-kinds.ts";

@@ -1,7 +1,7 @@
 /**
- * Tool definitions of a binding, as its running process described them. A definition that changes while package and
- * binding stay the same is hidden until an operator accepts it, because a server could use it to inject instructions
- * into the model.
+ * Tool definitions of a binding, as its running process described them. A definition that changes while the package
+ * stays the same is hidden until an operator accepts it, because a server could use it to inject instructions into the
+ * model.
  */
 import { z } from "zod";
 import { ToolExportSchema } from "./manifest.ts";
@@ -38,7 +38,7 @@ export const DefinitionsSchema = z.object({
   generation: z.int(),
   exports: z.array(ToolExportSchema),
   schemas: SchemasSchema,
-  /** Tools that are new or changed since an operator last reviewed them; not offered to anyone. */
+  /** Tools that have changed since their last accepted definition; not offered until an operator accepts them. */
   quarantined: z.array(QuarantinedToolSchema),
   /** Removed tools with their last definition, for comparison if one returns. */
   gone: z.array(DescribedToolSchema).default([]),

@@ -1,4 +1,4 @@
-/** The input of a harness call as a caller sends it, and the checkpoint of a harness. */
+/** The input of a harness call as a caller sends it, and the checkpoint and the execution of a harness. */
 import { z } from "zod";
 import { HARNESS_LIMITS } from "../vocabulary/limits.ts";
 import { HARNESS_MODES } from "../vocabulary/vocabulary.ts";

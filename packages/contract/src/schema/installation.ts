@@ -176,7 +176,7 @@ export const SourceInspectionSchema = z.object({
         .optional()
         .describe("This version as `plugin install` accepts it; only for packages of the Python index."),
       secret_slots: z.array(z.string()),
-      /** The exports that `bind` binds; `*` means all tools. */
+      /** The exports that `bind` binds. */
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` means all tools of the package.`),
       /** Whether the exports are bound even if the request does not set `bind`. */
       binds: z.boolean(),

@@ -18,7 +18,7 @@ import {
   TimestampSchema,
 } from "./scalars.ts";
 
-/** Identifies the call's target: a binding, or an export that is bound in the caller's scope. */
+/** The request to call a binding, or an export that is bound in the caller's scope. */
 export const InvokeBodySchema = z
   .strictObject({
     binding_id: z.string().max(64).optional(),
@@ -160,7 +160,10 @@ export const InvocationSchema = z.object({
   chain_id: z.string().nullable(),
   run_id: z.string().nullable(),
   trace_id: z.string(),
-  /** The id of this execution, constant across retries; sent as tool_execution_id or execution_id. */
+  /**
+   * The id of this execution, constant across retries. The plugin receives it as tool_execution_id, delivery_id,
+   * compaction_id or execution_id.
+   */
   execution_id: z.string(),
   retry_count: z.int(),
   grant: GrantSchema.nullable(),

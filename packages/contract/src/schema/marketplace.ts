@@ -1,6 +1,6 @@
 /**
- * Curated entries of the marketplace. An entry describes a package that need not be installed; it is neither a package
- * nor a binding of the gateway.
+ * Curated entries of the marketplace, and servers that a public registry lists. An entry describes a package that need
+ * not be installed; it is neither a package nor a binding of the gateway.
  */
 import { z } from "zod";
 import { EXPORT_KINDS } from "../vocabulary/vocabulary.ts";

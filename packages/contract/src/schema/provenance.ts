@@ -16,7 +16,7 @@ export const ProvenanceBuildSchema = z.object({
   issuer: z.string(),
 });
 
-/** The build of a package, as far as it was known when the package was installed. */
+/** The build of a package, as far as it was known at `checked_at`. */
 export const ProvenanceSchema = z.object({
   state: z.enum(["verified", "none", "unavailable"]),
   /** Why the published provenance could not be read. */

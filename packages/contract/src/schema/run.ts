@@ -4,7 +4,7 @@ import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const RunErrorSchema = z.object({ code: z.string(), message: z.string() });
 
-/** One turn of the agent loop on a chain. */
+/** One turn of the agent loop on a chain, or one request to a harness. */
 export const RunSchema = z.object({
   id: z.string(),
   org_id: z.string(),

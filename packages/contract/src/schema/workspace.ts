@@ -69,7 +69,7 @@ export const WorkspaceTrustSchema = z.strictObject({
   digest: DigestSchema.optional(),
 });
 
-/** An event of a watched folder: a load, a failed load, or output of one of its processes. */
+/** An event of a watched folder: a load, a failed load, a frame or other output of a process, or lost events. */
 export const WorkspaceActivitySchema = z.discriminatedUnion("type", [
   z.object({
     type: z.literal("loaded"),

@@ -73,7 +73,8 @@ export function replaceArtifacts(value: Json, replace: (reference: JsonObject) =
 }
 
 /**
- * Control and format characters (including those that change the direction of text), lone surrogates, line separators.
+ * Control and format characters (including those that change the direction of text), lone surrogates, characters for
+ * private use, unassigned characters, line separators and backslashes.
  */
 const UNSAFE = /[\p{C}\p{Zl}\p{Zp}\\]/u;
 

@@ -31,7 +31,7 @@ export function isContent(value: Json | undefined): value is ContentBlock[] {
 /** Returns the block in its canonical form; a block that already has this form, or that is unknown, is not changed. */
 export function normalizeContent(block: ContentBlock): ContentBlock {
   const { type } = block;
-  if (type === "image_url" || type === "input_image") return fromDataUrl(block, "image", urlOf(block));
+  if (type === "image_url" || type === "input_image") return fromUrl(block, "image", urlOf(block));
   if (type === "input_audio" && isObject(block.input_audio)) {
     const { data, format } = block.input_audio;
     if (isText(data) && isText(format)) return { type: "audio", data, mimeType: `audio/${format}` };
@@ -44,9 +44,9 @@ export function normalizeContent(block: ContentBlock): ContentBlock {
       const { source: _source, ...rest } = block;
       return { ...rest, data: source.data, mimeType: mimeTypeIn(source) ?? defaultType(type) };
     }
-    if (source.type === "url") return fromDataUrl(block, type, source.url);
+    if (source.type === "url") return fromUrl(block, type, source.url);
   }
-  if (isText(block.data) && block.data.startsWith("data:")) return fromDataUrl(block, type, block.data);
+  if (isText(block.data) && block.data.startsWith("data:")) return fromUrl(block, type, block.data);
   if (!isText(block.data) || isText(block.mimeType)) return block;
   const { mime_type: _mime, media_type: _media, content_type: _content, ...rest } = block;
   return { ...rest, mimeType: mimeTypeIn(block) ?? defaultType(type) };
@@ -143,7 +143,7 @@ export function mimeTypeIn(value: JsonObject): string | undefined {
   return undefined;
 }
 
-function fromDataUrl(block: ContentBlock, type: string, url: Json | undefined): ContentBlock {
+function fromUrl(block: ContentBlock, type: string, url: Json | undefined): ContentBlock {
   const inline = typeof url === "string" ? /^data:([\w.+-]+\/[\w.+-]+);base64,/.exec(url) : null;
   if (inline !== null) return { type, data: (url as string).slice(inline[0].length), mimeType: inline[1]! };
   // The gateway does not fetch URLs that plugins return, so an image elsewhere stays a link.

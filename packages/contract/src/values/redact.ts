@@ -1,7 +1,7 @@
 /**
- * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets: a shift
- * table bounds how far the search may skip (Wu and Manber), and at most MAX_COMPARED characters are compared at each
- * position, so the cost is bounded by the length of the text.
+ * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets. A shift
+ * table says how far the search may skip (Wu and Manber). A comparison that reaches MAX_COMPARED characters is a match,
+ * and the search continues behind a longer match, so the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
 import { encodingsOf, MIN_SECRET_LENGTH } from "./secret-encodings.ts";
@@ -29,7 +29,7 @@ export interface Redactor {
   partialSecretLength(value: string): number;
 }
 
-/** Returns null if there are no secrets, which is the usual case. */
+/** Returns null if there is no secret that is long enough to be redacted, which is the usual case. */
 export function createRedactor(secrets: readonly string[]): Redactor | null {
   const encodings = new Set<string>();
   for (const secret of secrets) for (const encoding of encodingsOf(secret)) encodings.add(encoding);

@@ -1,8 +1,8 @@
 /**
  * Sanitizes third-party texts for models and people: descriptions, titles, schema texts. Invisible characters may be
  * read by a model (tags, zero-width characters) or change what a person sees (controls, bidi overrides), so each run
- * of them is replaced by one visible mark. Characters that writing needs are kept: line breaks, tabs, joiners between
- * emoji and between letters of joining scripts.
+ * of them is replaced by one visible mark. Characters that writing needs are kept: line breaks, tabs, the joiners and
+ * variation selectors of emoji, and joiners between letters of scripts that use them.
  */
 import type { Json } from "./json.ts";
 
@@ -21,7 +21,7 @@ export interface HiddenCharacters {
 }
 
 const HIDDEN = String.raw`[\p{Cc}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]`;
-/** Scripts that use joiners inside words. */
+/** Letters and marks of all scripts except those that never use joiners inside words. */
 const JOINING = String.raw`[[\p{L}\p{M}]--[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Han}]]`;
 const NEEDED = [
   String.raw`[\n\t]`,

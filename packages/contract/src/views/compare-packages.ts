@@ -17,7 +17,7 @@ const NO_PERMISSIONS: Permissions = {
   secret_slots: [],
 };
 
-/** Empty if nothing changes for the operator. */
+/** Empty if nothing changes for the operator, unless the package describes itself: its tools are then not known yet. */
 export function comparePackages(before: Package, after: Package): PackageChange[] {
   const [old, next] = [before.manifest, after.manifest];
   const oldExports = new Map(old.exports.map((item) => [item.id, item]));

@@ -1,7 +1,10 @@
 /** Which bindings a rollback of their package changes. The gateway decides; clients show the same choice beforehand. */
 import type { Binding } from "../schema/index.ts";
 
-/** Ends rollouts and withdraws held upgrades; if there are none, returns each upgraded binding to its previous version. */
+/**
+ * A rollback ends the rollouts and withdraws the held upgrades in `pending`. If there are none, it restores the
+ * previous version of each binding in `upgraded`.
+ */
 export function selectRollback(bindings: readonly Binding[]): { pending: Binding[]; upgraded: Binding[] } {
   const pending = bindings.filter(
     ({ share_of, rollout, held_upgrade }) =>

@@ -35,7 +35,7 @@ export const MCP_TIMEOUTS = {
 export const MCP_LIMITS = {
   /** One message of a server, which may contain a whole image or file. */
   message_bytes: 16 * 1024 * 1024,
-  /** The stored part of a tool's result. */
+  /** A tool's result without its binary data, and the binary data in one result for an MCP client. */
   output_bytes: 4 * 1024 * 1024,
 } as const;
 
@@ -68,7 +68,7 @@ export const FRAME_LIMITS = {
 /** The plugin protocols whose frames can be observed. */
 export const OBSERVABLE_PROTOCOLS = ["vai.rpc.v1", "rterm.plugin.v1"] as const;
 
-/** The length of `task` and `output` in the summary of an event. Hooks read the rest through the API. */
+/** The maximum length of `task`, `output` and `error` in an event's summary. Hooks read the rest through the API. */
 export const EVENT_TEXT_CHARS = 4_000;
 
 export const APPROVAL_TIMEOUT_MS = 60_000;

@@ -185,7 +185,7 @@ export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
 export const DELIVERY_STATUSES = ["pending", "running", "delivered", "dead", "discarded"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
-/** The status of a run (turn). */
+/** The status of a run. */
 export const RUN_STATUSES = ["running", "completed", "failed", "cancelled"] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
@@ -257,12 +257,11 @@ export const HARNESS_KINDS = ["composite", "hosted"] as const;
 export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;
 
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
-
 export type IsolationMode = (typeof ISOLATION_MODES)[number];
 
 export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;
 
-/** `failed` is an error that the tool itself reports; the gateway detects the other kinds. */
+/** `failed` is an error that a plugin reports; the gateway detects the others. A kernel tool may return any kind. */
 export const TOOL_ERROR_KINDS = [
   "validation",
   "timeout",

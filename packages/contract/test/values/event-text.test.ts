@@ -1,7 +1,7 @@
 import { EVENT_TEXT_CHARS, eventText } from "@backplane/contract";
 import { expect, test } from "vitest";
 
-test("removes tokens of the gateway from the text of an event, even at the limit", () => {
+test("removes delegated tokens and API keys from the text of an event, even at the limit", () => {
   const token = `vai_dlg_${"x".repeat(43)}`;
   expect(eventText(`use ${token} now`)).toBe("use [redacted] now");
   expect(eventText(`my key is bpk_${"k".repeat(43)}`)).toBe("my key is [redacted]");

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { IdTable } from "../../src/values/id-table.ts";
 
 describe("IdTable", () => {
-  test("finds a value until it is deleted, under any interleaving of other operations", () => {
+  test("finds a value until it is deleted, in a long random sequence of operations", () => {
     const table = new IdTable<{ n: number }>();
     const model = new Map<string, { n: number }>();
     let seed = 7;

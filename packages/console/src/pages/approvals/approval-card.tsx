@@ -1,6 +1,7 @@
 /**
- * One decision. Each answer carries the digest of what is shown, so it cannot apply to a call that has changed since.
- * If the risk is high, the focus starts on Reject: a habitual Enter must not approve.
+ * The decision about identical calls that await approval. Each answer carries the digest of what is shown, so it cannot
+ * apply to a call that has changed since. If the risk is high, the focus starts on Reject: a habitual Enter must not
+ * approve.
  */
 import {
   type AnswerCoverage,

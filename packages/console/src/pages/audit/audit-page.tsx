@@ -1,6 +1,6 @@
 /**
- * The audit log, which shows who changed what. Each entry contains the hash of the one before it, so tampering with the
- * log is detected.
+ * The audit log, which shows who changed what. The hash of each entry also covers the hash of the one before it, so
+ * tampering with the log is detected.
  */
 import type { AuditEntry } from "@backplane/contract";
 import { Button } from "@mantine/core";

@@ -1,4 +1,4 @@
-/** Configuration, secrets, policy and rollout. Each part is saved on its own and applies to the next call. */
+/** Configuration, secrets, policy, version and rollout. Each card is saved on its own and applies to the next call. */
 import type { Binding, BindingPatch, BindingPolicy, Json, JsonObject, Package } from "@backplane/contract";
 import { Button, NumberInput, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";

@@ -142,7 +142,7 @@ function SignInForm({ busy, onStart }: { busy: boolean; onStart: (options: SignI
   );
 }
 
-/** The sign-in happens in another tab. If it cannot return to the gateway, the person pastes its last URL here. */
+/** The sign-in happens in another tab. If the tab cannot return to the gateway, the person pastes its last URL here. */
 function SignInSteps({ started, onDone }: { started: SignInStarted; onDone: () => void }) {
   const { client } = useServices();
   const [redirect, setRedirect] = useState("");

@@ -125,7 +125,7 @@ function QuarantinedCard({ tool, busy, onAccept }: QuarantinedCardProps) {
       <ul className={layout.sentences}>
         {tool.changes.length === 0 && (
           <Sentence tone="warn" icon="alert">
-            The tool is new, or its last accepted definition is no longer known.
+            The differences from the accepted definition are not known.
           </Sentence>
         )}
         {tool.changes.map((change) => (

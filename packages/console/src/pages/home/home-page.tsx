@@ -63,7 +63,7 @@ export function HomePage() {
   );
 }
 
-/** The same checks as on the health page. */
+/** The worst status of the checks that the health page lists. */
 function HealthBadge({ checks }: { checks: readonly HealthCheck[] }) {
   const { tone, label } = HEALTH[worstStatus(checks)];
   return (

@@ -27,7 +27,7 @@ export function CallFrames({ call }: { call: Invocation }) {
     onSettled: () => queries.invalidateQueries({ queryKey: ["frames"] }),
   });
   const recording = query.data;
-  // Shows nothing to a person who may not read frames.
+  // Shows nothing to a person who may not read frames, or for a protocol whose frames cannot be recorded.
   if (recording === undefined || (!recording.observable && recording.items.length === 0)) return null;
   const active = recording.recording_until !== null;
   return (

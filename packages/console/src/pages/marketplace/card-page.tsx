@@ -1,4 +1,4 @@
-/** One entry of the marketplace: what the plugin will be able to do, who reviewed it, and the installation. */
+/** One entry of the marketplace: what the plugin will be able to do, whether it was reviewed, and the installation. */
 import type { Client } from "@backplane/client";
 import { codeOf, type Installation, type MarketplaceCard } from "@backplane/contract";
 import { Button, Checkbox } from "@mantine/core";

@@ -12,7 +12,7 @@ import type { InstallResult } from "./install-page.tsx";
 
 export interface InstalledResultProps {
   installed: InstallResult;
-  /** Packages whose bindings use another version. */
+  /** The ids of the packages that were not bound and of which another version was already installed. */
   upgrades: readonly string[];
   onAgain: () => void;
 }

@@ -67,7 +67,7 @@ export function PackageExports({ pkg }: { pkg: Package }) {
   );
 }
 
-/** A tool as the catalog lists it: with sanitized texts, and with its rank among the tools of the same name. */
+/** A tool as the catalog lists it: with sanitized texts, and with the other tools of the same name. */
 function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEntry[] }) {
   const { name, description, status, reason, fix, risk, effect_class, requires_approval, token_cost } = entry;
   const others = all.filter((one) => one.name === name && one.binding_id !== entry.binding_id);

@@ -1,4 +1,4 @@
-/** The last failed calls of a package, with the end of their stderr. */
+/** The last failed calls of each binding of a package, with the end of their stderr. */
 import type { Binding } from "@backplane/contract";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { FAILURE_STATUSES, invocationQueries } from "../../api/invocations.ts";

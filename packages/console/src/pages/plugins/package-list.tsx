@@ -119,7 +119,7 @@ function RunningDigest({ group: { shown, bindings } }: { group: PackageGroup }) 
   return bindings.length === 0 ? "–" : <Digest value={shown.digest} />;
 }
 
-/** The state of the binding that most needs attention. */
+/** Whether the package is held back or not bound; otherwise the state of the binding that most needs attention. */
 export function PackageBadge({
   group: { package_id, bindings },
   status,

@@ -1,4 +1,4 @@
-/** The source of a package, its provenance, the digest in use and its bindings. */
+/** The bindings of a package, its signature, provenance, digest and source, and its running processes. */
 import type { GatewayStatus } from "@backplane/client";
 import {
   type Binding,

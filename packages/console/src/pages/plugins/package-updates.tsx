@@ -129,7 +129,7 @@ function ReviewButton({ row }: { row: OutdatedPackage }) {
   );
 }
 
-/** An upgrade that adds permissions is held while the old version serves the calls. */
+/** The upgrades that are held because they add permissions, and the failed trials that could not be rolled back. */
 export function WaitingUpgrades({ package_id }: { package_id?: string }) {
   const client = useClient();
   const waiting = useQuery(bindingQueries.waitingUpgrades(client));

@@ -1,4 +1,4 @@
-/** The sources that `backplane plugin install` accepts, as a person writes them. */
+/** Reads the source of an installation as a person writes it, and builds the command that installs the same source. */
 import type { PluginExample } from "@backplane/client";
 import type { InstallationRequest } from "@backplane/contract";
 
@@ -85,7 +85,10 @@ export interface SourceDraft {
   slots: readonly string[];
 }
 
-/** Also accepts the notation of the command line: `npm:NAME`, `oci://…`, `https://…`, `/folder`. */
+/**
+ * Recognizes the kind of a source by the notation of the command line: `npm:NAME`, `oci://…`, `https://…`, `/folder`.
+ * Any other text is the name of an npm package.
+ */
 export function draftOf(text: string): SourceDraft {
   const plain = { name: "", args: "", script: "", slots: [] };
   for (const kind of ["npm", "pypi", "image"] as const)

@@ -21,8 +21,8 @@ const SENT_IMAGES = /^image\/(?:png|jpeg|gif|webp)$/;
 const TEXT_TYPES = /^text\/|^application\/(?:.*\+)?(?:json|xml|yaml|x-yaml|toml|javascript|sql|x-sh)$/;
 const TEXT_NAMES =
   /\.(?:c|cc|cfg|conf|cpp|cs|css|csv|diff|env|go|h|html?|ini|java|jsx?|json|jsonl|kt|log|lua|md|patch|php|pl|py|rb|rs|sh|sql|svg|swift|toml|tsx?|tsv|txt|xml|ya?ml)$/i;
-/** Providers scale larger images down. */
-const MAX_PIXELS = 1_568;
+/** The longest side of an image in pixels. Providers scale larger images down. */
+const MAX_SIDE_PX = 1_568;
 /** A smaller image is sent as it is. */
 const SCALE_BYTES = 400_000;
 
@@ -86,7 +86,7 @@ async function scaleImage(file: File, name: string): Promise<Blob> {
 }
 
 export function scaledSize(width: number, height: number): { width: number; height: number } {
-  const scale = Math.min(1, MAX_PIXELS / Math.max(width, height));
+  const scale = Math.min(1, MAX_SIDE_PX / Math.max(width, height));
   return { width: Math.max(1, Math.round(width * scale)), height: Math.max(1, Math.round(height * scale)) };
 }
 
@@ -109,7 +109,7 @@ export function toBase64(bytes: Uint8Array): string {
   return btoa(binary);
 }
 
-/** The name and the kind of a stored attachment that is not shown as a picture. */
+/** The name, MIME type and size of the file in a block. The size is null if the block does not contain the data. */
 export function fileOf(block: JsonObject): { name: string; mime: string; bytes: number | null } {
   const { resource } = block;
   const inner =

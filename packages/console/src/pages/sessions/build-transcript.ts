@@ -1,7 +1,7 @@
 /**
  * A conversation, built from the loaded entries of its tape. Approvals and sub-agents are not on the tape; they are
- * inserted by time. A compaction repeats recent entries on the new chain, with their original dates; they are shown
- * once.
+ * inserted by time. A compaction repeats recent entries on the new chain with their original dates; each repeated entry
+ * is shown only once.
  */
 import {
   type Approval,
@@ -37,7 +37,7 @@ export interface ToolItem {
   failure_code: string | null;
   /** The last lines of stderr of a failed call. */
   stderr: string;
-  /** Set by `attachCalls`. */
+  /** Set by `attachCalls`, like `invocation`. */
   approval: Approval | null;
   invocation: Pick<Invocation, "id" | "status" | "started_at" | "ended_at"> | null;
 }
@@ -217,7 +217,7 @@ function addEvent(
   }
 }
 
-/** The text that a model sends together with tool calls is only in this event, which may follow the calls. */
+/** The text that a model sends together with tool calls is only in llm.call.response, which may follow the calls. */
 function addTextWithCalls(
   items: TranscriptItem[],
   position: EntryPosition,

@@ -22,7 +22,7 @@ export interface ComposerProps {
   box: RefObject<HTMLTextAreaElement | null>;
   draft: MessageDraft;
   /** Why no message can be sent; null if one can. */
-  disabled: string | null;
+  disabled_reason: string | null;
   running: boolean;
   onSend: (text: string, attachments: readonly PickedFile[]) => void;
   onStop: () => void;
@@ -51,7 +51,7 @@ export function useDraft(session_key: string): MessageDraft {
 }
 
 export function Composer(props: ComposerProps) {
-  const { box, draft, disabled, running, onSend, onStop, last_text, autoFocus } = props;
+  const { box, draft, disabled_reason, running, onSend, onStop, last_text, autoFocus } = props;
   const { text, setText, attachments, setAttachments } = draft;
   const [problems, setProblems] = useState<readonly string[]>([]);
   const [reading, setReading] = useState(0);
@@ -79,7 +79,7 @@ export function Composer(props: ComposerProps) {
   const limit =
     attachments.length > 0 || text.length > 100_000 ? attachmentsProblem(text, attachments) : null;
   const empty = text.trim() === "" && attachments.length === 0;
-  const sendable = disabled === null && !empty && limit === null && reading === 0;
+  const sendable = disabled_reason === null && !empty && limit === null && reading === 0;
   const send = () => {
     if (!sendable) return;
     onSend(text.trim(), attachments);
@@ -109,7 +109,7 @@ export function Composer(props: ComposerProps) {
   const onDrop = (event: DragEvent) => {
     event.preventDefault();
     setDragged(false);
-    if (disabled === null) void addFiles([...event.dataTransfer.files]);
+    if (disabled_reason === null) void addFiles([...event.dataTransfer.files]);
   };
   const onDragOver = (event: DragEvent) => {
     if (!event.dataTransfer.types.includes("Files")) return;
@@ -117,7 +117,7 @@ export function Composer(props: ComposerProps) {
     setDragged(true);
   };
 
-  if (disabled !== null) return <p className={styles.disabled}>{disabled}</p>;
+  if (disabled_reason !== null) return <p className={styles.disabled}>{disabled_reason}</p>;
   const shown = limit === null ? problems : [...problems, limit];
   return (
     <form

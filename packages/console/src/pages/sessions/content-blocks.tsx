@@ -1,6 +1,6 @@
 /**
  * The blocks of a tool result or message. Only images and sounds of listed types are drawn, from their bytes, so
- * nothing that a plugin returned becomes a document of this origin. Every other file is a download.
+ * nothing that a plugin returned becomes a document of this origin. Every other stored file is a download.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 import { useEffect, useState } from "react";

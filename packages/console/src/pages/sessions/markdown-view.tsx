@@ -3,7 +3,7 @@ import { CodeBlock } from "../../parts/json-view.tsx";
 import styles from "./markdown.module.css";
 import { type MarkdownBlock, parseMarkdown, type Span } from "./parse-markdown.ts";
 
-/** The text of an answer. Its headings move down two levels, below those of the page. */
+/** A text in Markdown, such as an answer. Its headings move down two levels, below those of the page. */
 export const MarkdownView = memo(function MarkdownView({ text }: { text: string }) {
   const blocks = useMemo(() => parseMarkdown(text), [text]);
   return <div className={styles.markdown}>{blocksOf(blocks)}</div>;

@@ -1,4 +1,4 @@
-/** Facts about a session, its related sessions, and the commands that show the same in a terminal. */
+/** Facts about a session, its related sessions, and the command that shows the same in a terminal. */
 import type { Session } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -72,7 +72,7 @@ function detailsOf(session: Session) {
   ] as const;
 }
 
-/** The session that this one was forked from, its forks and its sub-agents. */
+/** The session that this one was forked from or that started it as a sub-agent, its forks and its sub-agents. */
 function Related({ session, address }: { session: Session; address: SessionAddress }) {
   const children = useQuery(sessionQueries.children(useClient(), address)).data ?? [];
   const { parent_session_id, workspace } = session;

@@ -122,7 +122,7 @@ function Chat({ session, address, is_new }: ChatProps) {
           <Composer
             box={box}
             draft={draft}
-            disabled={readOnlyReason({ id: address.session_id })}
+            disabled_reason={readOnlyReason({ id: address.session_id })}
             running={running && canFollow(address)}
             last_text={last_text}
             autoFocus={is_new}

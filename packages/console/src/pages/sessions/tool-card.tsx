@@ -35,7 +35,7 @@ export interface ToolCardProps {
   risk: Risk | null;
   /** The identical approvals that are answered in this card; empty if another card has the form. */
   open_approvals: readonly Approval[];
-  /** Whether the turn that made the call is running. */
+  /** Whether a turn of the session is running. */
   running: boolean;
   onAnswered: () => void;
 }

@@ -40,7 +40,7 @@ export interface TranscriptViewProps {
   pins: ReadonlySet<number>;
   compactions: ReadonlyMap<number, CompactionState>;
   actions: EntryActions;
-  /** Loads the page before the first row; null if there is none, or it is loading. */
+  /** Loads the page before the first row; null while a page is loading. */
   onEarlier: (() => void) | null;
   /** Whether the beginning of the session is not loaded. */
   partial: boolean;

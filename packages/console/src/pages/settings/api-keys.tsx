@@ -100,7 +100,7 @@ function keyColumns(onRevoke: (key: ApiKey) => void): readonly Column<ApiKey>[] 
   ];
 }
 
-/** The limits at the model endpoints, with the numbers as the title. */
+/** The models and budgets of a key at the model endpoints. */
 function ModelLimits({ limits = {} }: { limits: LlmKeyLimits | undefined }) {
   const { models, ...budget } = limits;
   const numbers = Object.entries(budget).map(([name, value]) => `${value} ${name.replaceAll("_", " ")}`);

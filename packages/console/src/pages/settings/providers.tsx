@@ -257,7 +257,12 @@ function ProviderDialog({ provider, onClose }: { provider: ProviderView | null; 
         {schema === null ? (
           <p className={layout.dimmed}>This provider has no settings.</p>
         ) : (
-          <SchemaForm label="Settings" schema={withPasswords(schema)} value={config} onChange={setConfig} />
+          <SchemaForm
+            label="Settings"
+            schema={withWriteOnlySecrets(schema)}
+            value={config}
+            onChange={setConfig}
+          />
         )}
         <Checkbox
           label="Allow connections to this machine or a private network"
@@ -296,8 +301,8 @@ function changedFields(before: JsonObject, after: JsonObject): JsonObject {
   return Object.fromEntries(changed.map((key) => [key, after[key] ?? null]));
 }
 
-/** Fields whose names indicate a secret are typed into a password field. */
-function withPasswords(schema: JsonObject): JsonObject {
+/** Marks the fields whose names indicate a secret as write-only. */
+function withWriteOnlySecrets(schema: JsonObject): JsonObject {
   const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonObject>);
   const masked = properties.map(([name, field]) => [
     name,

@@ -50,7 +50,7 @@ export function compressGaps(intervals: readonly { from: number; to: number }[])
 function findPosition(time: number, start: number, per_ms: number, gaps: readonly TimeGap[]): number {
   let from = start;
   let at = 0;
-  // The last gap that begins before the time.
+  // The last gap that begins at or before the time.
   let low = 0;
   let high = gaps.length;
   while (low < high) {

@@ -1,4 +1,4 @@
-/** The rows of a trace on a common time scale. Only the visible rows are in the document. */
+/** The rows of a trace on a common time scale. Only the rows near the visible ones are in the document. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
 import { useListKeys } from "../../parts/data-table.tsx";
