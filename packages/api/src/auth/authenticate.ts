@@ -15,7 +15,7 @@ import type { HostCheck } from "./hosts.ts";
 const DEFAULT_ORG = "org_local";
 const DEFAULT_PROJECT = "proj_default";
 
-/** The channel of every request, unless its endpoint has its own channel. */
+/** The channel of requests to endpoints without a channel of their own. A delegated token keeps that of its call. */
 const API_CHANNEL = "api";
 
 const ADMIN: Caller = Object.freeze({
@@ -29,8 +29,9 @@ const ADMIN: Caller = Object.freeze({
 
 export interface Authenticator {
   /**
-   * Synchronous for the admin token, which needs no read of the store. Throws or rejects with auth.*, or with
-   * request.invalid for an invalid Backplane-Org or Backplane-Project header.
+   * Synchronous for the admin token and a console session, which need no read of the store. Throws or rejects with
+   * auth.*, with request.invalid for an invalid Backplane-Org or Backplane-Project header, or with the error of the
+   * store.
    */
   authenticate(headers: IncomingHttpHeaders, mutating: boolean): Caller | Promise<Caller>;
 }

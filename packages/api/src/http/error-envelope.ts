@@ -21,7 +21,7 @@ export interface ErrorResponse {
   code: ErrorCode;
   envelope: ErrorEnvelope;
   retry_after_s: number | null;
-  /** The error to log; null for errors that a client can cause. */
+  /** The error to log: an internal error or a disk fault. Null for any other error. */
   unexpected: unknown;
 }
 
@@ -58,7 +58,10 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
   };
 }
 
-/** Logged with the file that could not be written. The response omits it, because it may go to a remote client. */
+/**
+ * An internal error or a disk fault, which is logged with the file that could not be written. The response omits the
+ * file, because the client may be remote.
+ */
 function unexpectedIn(error: BackplaneError): unknown {
   if (error.code === "internal") return error.cause ?? error;
   return diskFault(error.cause) === null ? null : error;

@@ -16,7 +16,7 @@ declare module "fastify" {
 
 /**
  * `public` needs no credential. `host` requires the admin, by token or console session, because the route affects more
- * than one org.
+ * than one org. `any` accepts every credential except a delegated token.
  */
 export type RouteAuth =
   | "public"
@@ -99,7 +99,7 @@ export interface Route<
   headers?: Readonly<Record<string, string>>;
   /** Honours Idempotency-Key. */
   idempotent?: boolean;
-  /** Accepts If-Match or If-None-Match and responds with an ETag. */
+  /** The resource has an ETag: reads honour If-None-Match, and changes and removals honour If-Match. */
   etag?: boolean;
   /**
    * A client that prefers `text/event-stream` to JSON receives the progress and then the body, and cancels the work by

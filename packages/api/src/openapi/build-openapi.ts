@@ -9,7 +9,6 @@ import { acceptsBodyScope, BodyScopeSchema } from "../requests/body-scope.ts";
 
 type JsonSchema = Record<string, unknown>;
 
-/** Schemas that become components. */
 const NAMED_SCHEMAS: Record<string, z.ZodType> = {
   AllowRule: contract.AllowRuleSchema,
   AllowRuleCreate: contract.AllowRuleCreateSchema,
@@ -225,7 +224,7 @@ interface Components {
   convert(schema: z.ZodType, io: "input" | "output"): JsonSchema;
   /** The body of a request. With `scoped`, it also has the field `scope` if its schema allows it. */
   convertBody(schema: z.ZodType, scoped: boolean): JsonSchema;
-  /** Adds the field `scope` to the bodies. Call it last: a component is compared with each of its conversions. */
+  /** Adds the field `scope` to the bodies. Call it after the last body: a component is compared with its conversions. */
   addBodyScopes(): void;
 }
 

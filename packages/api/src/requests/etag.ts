@@ -5,7 +5,7 @@ export function etagOf({ generation }: { generation: number }): string {
   return `"${generation}"`;
 }
 
-/** Whether If-None-Match contains the current generation. */
+/** Whether If-None-Match contains the current generation or `*`. */
 export function isUnchanged(header: string | undefined, generation: number): boolean {
   return header !== undefined && tagsIn(header).some((tag) => tag === "*" || tag === generation);
 }

@@ -52,9 +52,12 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
         const raw: unknown = body;
         if (isUpload(raw)) {
           const settings = readSettings(request);
-          const archive = (bytes: AsyncIterable<Uint8Array>) =>
+          const installBytes = (bytes: AsyncIterable<Uint8Array>) =>
             install(caller, { kind: "archive", bytes, ...query }, settings, operation);
-          return importUpload(kernel, caller, request, raw, upload_bytes, archive, { settings, ...query });
+          return importUpload(kernel, caller, request, raw, upload_bytes, installBytes, {
+            settings,
+            ...query,
+          });
         }
         const { source, ...settings } = body;
         return createOnce(kernel, caller, request, body, () => install(caller, source, settings, operation));

@@ -1,4 +1,7 @@
-/** Packages: installed from an archive, a folder on the host, an OCI registry or the npm registry. */
+/**
+ * Packages: installation from an archive, a folder on the host, an OCI registry or the npm registry; newer versions; the
+ * replay of recorded calls; removal.
+ */
 import { BackplaneError } from "@backplane/contract";
 import {
   OciReferenceSchema,

@@ -14,7 +14,7 @@ import { IdParams } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 /** Each login has its own cookie, so that two logins at the same time do not conflict. */
-const COOKIE = "backplane_login_";
+const COOKIE_PREFIX = "backplane_login_";
 
 const text = z.string().max(8_192).optional();
 
@@ -181,12 +181,14 @@ function setCookieHeader(
   secret: string,
   { secure, lasts_ms }: { secure: boolean; lasts_ms: number },
 ): string {
-  const name = `${COOKIE}${hash("sha256", secret).slice(0, 16)}`;
+  const name = `${COOKIE_PREFIX}${hash("sha256", secret).slice(0, 16)}`;
   const age = Math.ceil(lasts_ms / 1_000);
   return `${name}=${secret}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=${age}${secure ? "; Secure" : ""}`;
 }
 
 function readCookieSecrets(header: string | undefined): string[] {
   const parts = (header ?? "").split(";").map((part) => part.trim());
-  return parts.filter((part) => part.startsWith(COOKIE)).map((part) => part.slice(part.indexOf("=") + 1));
+  return parts
+    .filter((part) => part.startsWith(COOKIE_PREFIX))
+    .map((part) => part.slice(part.indexOf("=") + 1));
 }

@@ -249,8 +249,8 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   return app as unknown as Api;
 }
 
-/** The gate rejects a request without a Host header, with the error envelope. */
 function serverOptions(tls: { cert: string; key: string } | undefined) {
+  // The gate rejects a request without a Host header, with the error envelope.
   const common = { ServerResponse: NosniffResponse, requireHostHeader: false };
   return tls === undefined ? { http: common } : { https: { ...tls, ...common } };
 }

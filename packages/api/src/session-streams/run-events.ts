@@ -3,7 +3,7 @@ import type { Entry, JsonObject } from "@backplane/contract";
 import type { WatchedEvent } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 
-/** All other kinds are exchanged between the kernel and its plugins only. */
+/** The stream omits all other kinds, such as the requests between the kernel and its plugins. */
 const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "user.message.received",
   "user.interrupt",

@@ -52,7 +52,7 @@ async function* replay(
   stop: AbortSignal,
 ): AsyncGenerator<SseItem> {
   const last = run.output?.entry_id ?? 0;
-  // A run that was interrupted by a crash has no last entry, so its end time bounds it.
+  // A run without an output has no last entry, so its end time bounds it.
   const ended_at = Date.parse(run.ended_at ?? run.started_at);
   for (let after = from; !stop.aborted; ) {
     const page = await kernel.sessions.entries(caller, ref, after, PAGE);

@@ -12,7 +12,7 @@ const UPDATE_MS = 250;
 /** How often the last report is repeated. A client must get an item at least every 2 s, even if timers fire late. */
 const REPEAT_MS = 1_000;
 
-const UNREPORTED: ProgressReport = { step: "read", message: "Reading the request" };
+const INITIAL_REPORT: ProgressReport = { step: "read", message: "Reading the request" };
 
 export async function* progressItems(
   clock: Clock,
@@ -22,7 +22,7 @@ export async function* progressItems(
 ): AsyncGenerator<SseItem> {
   const started_at = clock.monotonic();
   const pending: ProgressReport[] = [];
-  let last = UNREPORTED;
+  let last = INITIAL_REPORT;
   let sent_at = started_at;
   let ended = false;
   let wake = () => {};

@@ -1,7 +1,8 @@
 /**
  * One WebSocket of a client. It performs operations one after another and has at most one attachment for each session.
  * An invalid frame is answered with an error; too many in a row close the socket. The credential is checked again
- * before each operation that reads or writes, so a revoked one can do nothing more.
+ * before each operation that reads or writes, so a revoked credential can start no other; `checkCredential` closes its
+ * socket.
  */
 import {
   BackplaneError,

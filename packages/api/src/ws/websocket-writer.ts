@@ -2,14 +2,14 @@
  * Writes frames to sockets (benchmarks fanout.ws and fanout.ws.cpu). A frame is encoded once and the same bytes go to
  * every socket of a session. `ws` writes its own frames (pong, close) synchronously because compression is off, so its
  * frames and those written here never interleave. The second frame within one tick corks the socket until the end of
- * the tick, so that a burst is one write.
+ * the tick, so that the rest of a burst is one write.
  */
 import type { Duplex } from "node:stream";
 import type { WatchedEvent } from "@backplane/ports";
 import type { WebSocket } from "ws";
 import { textFrame } from "./text-frame.ts";
 
-/** State that all writers of a server share: the current tick and the last frame that was encoded. */
+/** State that all writers of a server share: the current tick, its corked sockets and the last encoded frame. */
 export class WriteTicks {
   now = 0;
   #ending = false;
@@ -92,7 +92,7 @@ export class WebSocketWriter {
     this.socket.uncork();
   }
 
-  /** Resolves when the buffer is empty or the socket is closed. */
+  /** If the buffer is full, waits until it is empty or the socket is closed. */
   drained(): Promise<void> {
     const { socket } = this;
     if (!socket.writableNeedDrain || socket.destroyed) return Promise.resolve();

@@ -30,10 +30,10 @@ let session_id = null;
 let state = "connecting";
 let transcript = null;
 /** The message that was sent and not yet accepted. */
-let unsent = null;
+let pending_message = null;
 let at_end = true;
 /** Whether the replay has ended. */
-let live = false;
+let replayed = false;
 
 const view = createView(byId("log"), { fork, pin, undo, findRemedy, drawn });
 const approvals = createApprovals(byId("approvals"), {
@@ -50,7 +50,7 @@ const connection = createConnection({
   since: () => transcript.last,
   state: showState,
   attached() {
-    live = false;
+    replayed = false;
     transcript.reattached();
     sidebar.attached();
     void approvals.refresh();
@@ -70,11 +70,11 @@ function receive(op) {
       return receiveEvent(op);
     case "accepted":
       if (approvals.handleReply(op)) return;
-      if (op.of === "message" && op.ref === unsent?.ref) unsent = null;
+      if (op.of === "message" && op.ref === pending_message?.ref) pending_message = null;
       return;
     case "error":
       if (approvals.handleReply(op)) return;
-      if (op.ref !== undefined && op.ref === unsent?.ref) restoreUnsent();
+      if (op.ref !== undefined && op.ref === pending_message?.ref) restorePendingMessage();
       showError(op);
   }
 }
@@ -83,13 +83,13 @@ function receiveEvent(op) {
   const { kind } = op.event;
   if (kind.startsWith("approval.")) approvals.receive(op.event);
   else if (kind === "session.replay.done") {
-    live = true;
+    replayed = true;
     void onReplayed();
   } else if (kind === "session.compaction.started") speak("Summarizing earlier messages");
   else if (kind === "session.compaction.failed")
     showError({ code: "loop.failed", message: op.event.payload.error });
   else transcript.receive(op);
-  if (op.event.payload.kind === "anchor" && live) checkCompaction().catch(showError);
+  if (op.event.payload.kind === "anchor" && replayed) checkCompaction().catch(showError);
 }
 
 /** While the connection was lost, the sent message may have arrived and the turn may have ended. */
@@ -97,12 +97,13 @@ async function onReplayed() {
   drawState();
   checkCompaction().catch(showError);
   if (transcript.items.length > 0) showPins().catch(showError);
-  if (unsent?.lost === true) {
+  if (pending_message?.lost === true) {
     const arrived = transcript.items.some(
-      ({ type, entry_id, text }) => type === "user" && entry_id > unsent.after && text === unsent.text,
+      ({ type, entry_id, text }) =>
+        type === "user" && entry_id > pending_message.after && text === pending_message.text,
     );
-    if (arrived) unsent = null;
-    else restoreUnsent();
+    if (arrived) pending_message = null;
+    else restorePendingMessage();
   }
   const { running, run_id } = transcript;
   if (!running || run_id === null) return;
@@ -120,7 +121,7 @@ function open(id) {
   view.clear();
   clearError();
   transcript = new Transcript({ ...view, state: scheduleState });
-  unsent = null;
+  pending_message = null;
   at_end = true;
   approvals.watch(id);
   connection.watch(id);
@@ -146,7 +147,7 @@ function showState(next) {
   const chip = byId("chip");
   chip.dataset.state = next;
   chip.textContent = CHIP[next];
-  if (next !== "live" && unsent !== null) unsent.lost = true;
+  if (next !== "live" && pending_message !== null) pending_message.lost = true;
   if (next === "live" && before !== "live") {
     void sidebar.refresh();
     void providers.refresh();
@@ -177,13 +178,13 @@ function send(text) {
   at_end = true;
   const ref = connection.sendToSession({ op: "message", text });
   if (ref === null) return false;
-  unsent = { ref, text, after: transcript.last };
+  pending_message = { ref, text, after: transcript.last };
   return true;
 }
 
-function restoreUnsent() {
-  composer.restore(unsent.text);
-  unsent = null;
+function restorePendingMessage() {
+  composer.restore(pending_message.text);
+  pending_message = null;
   speak("Your message was not sent");
 }
 
@@ -236,7 +237,7 @@ async function checkCompaction() {
   if (requested === transcript) requested.setCompactionInEffect(origin === "compaction");
 }
 
-/** A readable id. The first message creates the session. */
+/** A readable id for a new session, which is created when the page attaches to it. */
 function newId() {
   const stamp = new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
   const [random] = crypto.getRandomValues(new Uint32Array(1));

@@ -56,7 +56,7 @@ export function createView(log, actions) {
   };
 }
 
-/** Keeps details open and the focus where it was. */
+/** Keeps details open. If they contain the focus, it moves to their summary. */
 function keepOpen(old, replacement) {
   const details = old.querySelector("details");
   const new_details = replacement.querySelector("details");

@@ -144,7 +144,7 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   ]);
 });
 
-verifies("webapi.auth", "rejects bodies that are not JSON", async () => {
+verifies("webapi.auth", "rejects a body of another media type than JSON", async () => {
   const post = (type: string | undefined, url = "/v1/plugin-bindings") =>
     statusAndCode("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
   for (const type of [

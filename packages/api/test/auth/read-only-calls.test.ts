@@ -11,7 +11,7 @@ import type { TestApi } from "../support/start-api.ts";
 let api: TestApi;
 let base = "";
 let token = "";
-/** Ids of the session `s1`, its chain and its run, as they stand in the paths below. */
+/** The ids of the session `s1`, its chain, its run and its compaction, by their names in the paths below. */
 let ids: Record<"session" | "chain" | "run" | "compaction", string>;
 
 beforeAll(async () => {
@@ -39,7 +39,7 @@ afterAll(() => api.close());
 
 const input = { text: "/say written" };
 
-/** A request of every route that writes, valid for a caller with the role user. */
+/** A request to every route that writes, valid for a caller with the role user. */
 const WRITES: Record<string, JsonObject> = {
   "POST /v1/sessions": { session_id: "created" },
   "PATCH /v1/sessions/{session}": { metadata: { changed: true } },
@@ -66,7 +66,7 @@ const WRITES: Record<string, JsonObject> = {
   },
 };
 
-/** Requests that any guest with their scope may make: they record a model call, or concern one client's connection. */
+/** Routes that a guest may use too: they record a model call, or concern the connection of one client. */
 const ALLOWED = [
   "POST /v1/chat/completions",
   "POST /v1/responses",
@@ -114,7 +114,6 @@ for (const [route, body] of Object.entries(WRITES))
       const wait = path === "/v1/invocations" ? "?wait=true" : "";
       const { status, json } = await api.call(method, `${path}${wait}`, { token, body, headers });
       const error = json?.error;
-      // A refused call is a record with the error; every other refusal is the response.
       expect([status, error?.code], JSON.stringify(json)).toEqual([403, "policy.denied"]);
       expect(error.message).toMatch(/^A (read_only call|guest) may /);
     }

@@ -1,4 +1,7 @@
-/** The cases of the matrix that belong to the agent host: configuration, providers, plugins and sessions. */
+/**
+ * The cases of the matrix that belong to the agent host: model calls, configuration, providers, plugins, sessions,
+ * chains, runs and compactions.
+ */
 import { type Case, NOTHING_TO_CHANGE, onMissingObject } from "./scope-matrix.ts";
 
 const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "request" | "also"> => ({

@@ -59,7 +59,7 @@ const SCOPES_OF: Record<
   foreignOrg: { org_id: "org_other", project_id: null },
 };
 
-/** Undefined for the host's admin. */
+/** Null for no credential. Undefined for the host's admin, whose token `call` sends by default. */
 async function issueToken(who: CredentialKind, scope: Case["scope"]): Promise<string | null | undefined> {
   if (who === "nobody") return null;
   if (who === "host") return undefined;
@@ -142,7 +142,7 @@ function expectStatuses(
   } as const;
 }
 
-/** All stored data about rights, of every org. */
+/** The tables that a refused request must not change. */
 const TABLES = [
   "config",
   "secrets",

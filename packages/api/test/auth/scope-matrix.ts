@@ -31,7 +31,7 @@ export interface Request {
 
 export interface Case {
   object: string;
-  /** `any` accepts every credential. */
+  /** `any` accepts every credential. `host` requires the host's admin; the keys of the test get the scope admin. */
   scope: KeyScope | "any" | "host";
   reach: Reach;
   /** Creates a new object and returns the request that changes it. */

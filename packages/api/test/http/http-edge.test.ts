@@ -92,7 +92,7 @@ verifies("sec.http-edge", "checks the authority of an absolute-form target like 
     `http://user@127.0.0.1:${port}/v1/status`,
     `http://evil.example?http://127.0.0.1:${port}/v1/status`,
     "ftp://evil.example/v1/status",
-    // Both names are ours, but a request may have only one Host header.
+    // Both names are ours, but a request must specify exactly one host.
     `http://localhost:${port}/v1/status`,
     "http://gateway.example/nowhere",
   ])

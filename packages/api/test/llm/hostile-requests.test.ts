@@ -1,4 +1,7 @@
-/** Requests from clients that try to spend more than their budget, or to read data that they may not see. */
+/**
+ * Requests from clients that try to spend more than their budget or to read data that they may not see, and requests
+ * with unusual or invalid fields.
+ */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

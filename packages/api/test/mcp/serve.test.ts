@@ -185,13 +185,13 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
         });
     listening.catch(() => undefined);
     await ready.promise;
-    let notifications = false;
+    let notified = false;
     void received.promise.then(() => {
-      notifications = true;
+      notified = true;
     });
     await bind("echo", { "backplane-project": "proj_other" });
     await client.ask("tools/list");
-    expect(notifications).toBe(false);
+    expect(notified).toBe(false);
     await setStatus("disabled");
     const message = await received.promise;
     if (stateless)

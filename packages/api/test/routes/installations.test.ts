@@ -118,7 +118,7 @@ test("stores neither rows nor files of an archive whose bindings fail", async ()
   const counts_before = await countStored();
   for (const settings of [
     { bind: true, secrets: { nothing: "secret://org_local/x" } },
-    // The second export that has settings rejects this config.
+    // The export `shrink`, the only one with a configuration, rejects this one.
     { bind: true, config: { window: "wide" } },
     { config: { window: 1 } },
   ])

@@ -20,7 +20,7 @@ const upload = (body: Buffer) =>
 
 const treeOf = (digest: string) => join(api.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
 
-/** Counts the responses by status. Throws for any other status, such as 500, because a caller cannot handle it. */
+/** Counts the responses by status. Throws for a status that a caller cannot handle, such as 500. */
 function countByStatus(responses: readonly TestResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status, json } of responses) {

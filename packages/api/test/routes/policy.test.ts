@@ -119,7 +119,7 @@ test("lets project admins write only their project's policy, users only read it,
   await api.call("PUT", "/v1/policy?level=project", { body: {} });
 });
 
-test("explains the deciding rule, all rules in order and the source of the risk", async () => {
+test("explains the deciding rule and the source of the risk, and lists the other rules", async () => {
   const run = await explain("echo");
   expect(run).toMatchObject({
     outcome: "run",

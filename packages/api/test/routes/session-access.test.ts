@@ -18,7 +18,7 @@ const run = (session_id: string, text: string) =>
 
 verifies(
   "bus.session-ids",
-  "rejects session ids that are reserved for the kernel, bridges and sub-agents on every route",
+  "rejects session ids that are reserved for the kernel, bridges and sub-agents",
   async () => {
     const { json: session } = await api.call("GET", "/v1/sessions/ids-1");
     const input = { text: "x" };

@@ -19,6 +19,7 @@ test("responds 503 on readyz, but not on healthz, while the store is unavailable
   expect(await ready()).toEqual([200, undefined]);
   health = { store: { ok: false, error: "disk on fire at /srv" } };
   expect(await ready()).toEqual([503, "store.unavailable"]);
+  expect((await api.call("GET", "/healthz", { token: null })).status).toBe(200);
   expect((await api.call("GET", "/v1/status")).text).not.toContain("/srv");
   health = { stopping: true };
   expect(await ready()).toEqual([503, "gateway_stopping"]);

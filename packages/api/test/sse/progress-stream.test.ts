@@ -26,7 +26,7 @@ function createManualClock() {
       return { stop: () => void timers.delete(timer) };
     },
   };
-  /** Lets the waiting code run after each timer. */
+  /** Advances in steps of 50 ms and lets the waiting code run after each step. */
   const advance = async (ms: number) => {
     for (const until = now + ms; now < until; ) {
       now += 50;

@@ -136,7 +136,7 @@ async function inject(
   return { status: response.statusCode, headers: response.headers, text: response.body, json };
 }
 
-/** Checks that the status and body of every response in any test match the description of its route. */
+/** Checks that the status and body of each response to `call` match the description of its route. */
 function assertDescribed(
   api: Api,
   kernel: Kernel,

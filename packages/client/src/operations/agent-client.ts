@@ -134,7 +134,7 @@ export function createAgentClient(http: Http) {
       /** Resolves with the run, which has ended if `wait` was long enough. */
       start: (body: RunBody, call: InvokeOptions = {}) =>
         send<Run>("POST", "/v1/runs", body, { wait: call.wait }, call),
-      /** Resolves when the run has ended. */
+      /** Resolves when the run has ended, or with its current state when the signal is aborted. */
       async wait(id: string, options: FollowOptions = {}): Promise<Run> {
         for await (const update of watchRun(id, options)) if ("ended" in update) return update.ended;
         return await get<Run>(`/v1/runs/${pathSegment(id)}`);

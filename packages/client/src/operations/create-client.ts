@@ -240,7 +240,7 @@ export function createClient(options: ClientOptions) {
       verify: () => get<AuditReport>("/v1/audit/verify"),
     },
     events: {
-      /** The sequence number of the newest event of the gateway. */
+      /** The sequence number up to which all events are known. Watching after it yields only later events. */
       async position({ signal }: Pick<CallOptions, "signal"> = {}): Promise<number> {
         const options = signal === undefined ? {} : { signal };
         for await (const { id } of follow(http, "/v1/events?after=latest", options, () => true))

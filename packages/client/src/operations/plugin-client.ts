@@ -1,4 +1,7 @@
-/** Operations on installations, the marketplace, packages, bindings, instruments, workspaces and exports. */
+/**
+ * Operations on installations, examples, the marketplace, packages, bindings and their sign-ins, instruments, workspaces
+ * and exports.
+ */
 import type {
   AgentPluginInstalled,
   Binding,

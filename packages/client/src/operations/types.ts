@@ -137,7 +137,7 @@ export interface SessionUpdate {
   entry_id: number | null;
 }
 
-/** `started` comes first, `ended` last. */
+/** `started` comes first unless the stream resumes after an entry; `ended` comes last. */
 export type RunUpdate = { started: Run } | SessionUpdate | { ended: Run };
 
 export interface WatchOptions extends Omit<FollowOptions, "after"> {

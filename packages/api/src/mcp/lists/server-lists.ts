@@ -79,7 +79,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
         ) {
           log.warn(
             { binding_id },
-            `omitted one of the ${kind} of an MCP server: its name contains hidden characters`,
+            `omitted one of the ${kind} of an MCP server: its URI or name contains hidden characters`,
           );
           continue;
         }

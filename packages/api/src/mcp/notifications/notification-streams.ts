@@ -1,6 +1,6 @@
 /**
  * Streams of notifications outside any request, over GET or `subscriptions/listen`: changed lists, updated resources,
- * log messages.
+ * log messages and completed URL elicitations.
  */
 import { isObject, type JsonObject, MCP_ERRORS, MCP_META } from "@backplane/contract";
 import type { ServerNotification } from "@backplane/ports";

@@ -34,7 +34,7 @@ export function hasStatelessVersion(headers: IncomingHttpHeaders): boolean {
   return requestHeader(headers["mcp-protocol-version"]) === MCP_STATELESS;
 }
 
-/** Whether a request uses the stateless revision. Throws when its headers and its `_meta` do not agree. */
+/** Whether a request uses the stateless revision. Throws when its `_meta` is invalid or its headers do not match it. */
 export function isStateless(request: McpClientRequest, headers: IncomingHttpHeaders): boolean {
   const meta = isObject(request.params._meta) ? request.params._meta : {};
   const version = meta[MCP_META.version];

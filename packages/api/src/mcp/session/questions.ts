@@ -54,7 +54,7 @@ export class Questions {
     return this.#addPending({ key, method, params, unanswered });
   }
 
-  /** Whether the client supports any question. */
+  /** Whether the client supports any kind of question. False after `close`. */
   get can_ask(): boolean {
     const { elicitation, sampling, roots } = this.#capabilities;
     return !this.#closed && (elicitation !== undefined || sampling !== undefined || roots !== undefined);
@@ -114,7 +114,7 @@ export class Questions {
     return question;
   }
 
-  /** The plugin's own key, unless a question is pending under it. */
+  /** The plugin's own key. A generated one if the plugin sent none, or if a question is pending under its key. */
   #uniqueKey(key: string | undefined): string {
     this.#question_count++;
     return key === undefined || this.#pending?.has(key) === true ? `question_${this.#question_count}` : key;

@@ -36,7 +36,7 @@ function invocationWith(
 
 verifies(
   "content.blocks",
-  "passes all blocks on with their types, and stored data with its bytes",
+  "passes on blocks of known types with their stored data, and describes all others",
   async () => {
     const text = { type: "text", text: "two charts" };
     const resource = { uri: "file:///a.pdf", mimeType: "application/pdf" };

@@ -65,7 +65,7 @@ test("prefixes prompts with the server name so that none hides another", async (
   await expect(prompts.find(caller, everything, "greet")).rejects.toMatchObject({ code: -32602 });
 });
 
-test("matches templates in linear time", () => {
+test("matches URIs against templates, within a second even for a template of 200 expressions", () => {
   expect(matchesTemplate("y://{id}/data", "y://7/data")).toBe(true);
   expect(matchesTemplate("y://{id}/data", "y://7/8/data")).toBe(false);
   expect(matchesTemplate("y://{+path}", "y://7/8/data")).toBe(true);

@@ -42,6 +42,6 @@ test("caches the tools of a server for each catalog", async () => {
   const view_tools = createViewTools({ list: async () => all } as unknown as Catalog);
   const server_info = server("first/files", "b1");
   const first = await view_tools.list({} as never, { server: server_info });
-  // The kernel creates such a view for each request.
+  // The kernel creates such a server object for each request of a caller whose policy removes capabilities.
   expect(await view_tools.list({} as never, { server: { ...server_info, capabilities: {} } })).toBe(first);
 });

@@ -31,7 +31,7 @@ test("limits the sessions of a delegated token, and evicts idle ones when the to
   });
   for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), SESSION_PARAMS);
   expect(sessions.size).toBe(SESSION_LIMITS.per_invocation);
-  // The invocation of the token has ended; the next one behaves in the same way.
+  // The sessions of later tokens fill the table up to its limit.
   for (const id of ["inv_2", "inv_3"])
     for (let times = 0; times < SESSION_LIMITS.per_invocation && sessions.size < 40; times++)
       sessions.open(plugin(id), SESSION_PARAMS);
