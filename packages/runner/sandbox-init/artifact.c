@@ -1,7 +1,8 @@
 /*
  * Copies files between a call's scratch folder and the gateway. The plugin may change the folder at the same time,
- * so each part of a path is opened relative to its parent and without following links, and checks are made on the
- * open descriptor: a regular file with one link, no special bits, and at most the requested size.
+ * so each part of a path is opened relative to its parent and without following links. A file that is sent is checked
+ * on its open descriptor: a regular file with one link, no special bits, and at most the requested size. A file that is
+ * received must not exist yet.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,8 @@
 /*
- * What PID 1 does before the plugin starts. It builds the root from the commands on the control socket (root.c):
+ * The steps of PID 1 before the plugin starts. It builds the root from commands on the control socket (root.c):
  *   [show SOURCE PATH | system SOURCE PATH | share SOURCE PATH | link TARGET PATH | hide PATH | scratch PATH OPTIONS]...
- * detaches the host's files, opens the listeners and drops all privileges. Code of the plugin runs only after that.
+ * detaches the host's files, reads the plan, opens the listeners and drops all privileges. Code of the plugin runs
+ * only after that.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -39,7 +39,7 @@ static char *arguments[MAX_WORDS], *environment[MAX_WORDS];
 static struct { int resource; rlim_t value; } limits[16];
 static int argument_count, variable_count, limit_count;
 static const char *scratch, *working_folder = "/";
-/* The exit code when the gateway is gone: the plugin's own after its exit. */
+/* The exit code of PID 1: that of the plugin once it has exited. */
 static int exit_code = 126;
 
 static void send_line(const char *line) { write_whole(CONTROL_FD, line, strlen(line)); }

@@ -46,7 +46,7 @@ const PREVIEW_TEXT_BYTES = 64 * 1024;
 const PREVIEW_IMAGE_BYTES = 1024 * 1024;
 
 const FAULTS: Partial<Record<ArtifactFault | "too_much", string>> = {
-  link: "it is a link or is reached through one",
+  link: "it is reached through a link or has more than one hard link",
   setuid: "it has special permission bits",
   too_large: "it is larger than limits.artifact_bytes",
   too_much: "the files of this result exceed the total size limit",

@@ -140,8 +140,8 @@ async function collectMentionedFiles(
 }
 
 /**
- * A side process must exit on its own after its answer. If it does not, a violation is counted and the result stays
- * valid.
+ * A side process must exit on its own and with code 0 after its answer. If it does not, a violation is counted and the
+ * result stays valid. More output than the answer makes the result invalid.
  */
 async function tearDown(
   process: PluginInstance,

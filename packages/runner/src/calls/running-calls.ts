@@ -7,8 +7,8 @@ export interface RunningCall {
   interrupt(reason: Interruption): void;
   stopNow(): void;
   /**
-   * Proves to the gateway that a request came through the listeners of this call's process. Null without listeners and
-   * before the process is leased.
+   * Proves to the gateway that a request came through the listeners of this call's process. Null if the process has no
+   * listener for the gateway, and before the process is leased.
    */
   readonly listener_proof: string | null;
 }

@@ -31,7 +31,7 @@ export interface Cgroups {
   version: "v1" | "v2";
   /** The controllers in use, e.g. memory, pids, cpu. */
   controllers: readonly string[];
-  /** All folders created here, for the janitor to remove after the gateway was killed. */
+  /** The parents of all slots, one per tree. The janitor removes them if the gateway is killed. */
   folders: readonly string[];
   make(name: string, limits: CgroupLimits): Promise<SlotCgroup>;
   close(): Promise<void>;

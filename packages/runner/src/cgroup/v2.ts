@@ -9,7 +9,7 @@ const OPTIONAL = ["cpu"] as const;
 const CPU_PERIOD_US = 100_000;
 
 /**
- * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup usually has some. So the nearest
+ * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup has at least one. So the nearest
  * ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there is none.
  */
 export async function openCgroupsV2(

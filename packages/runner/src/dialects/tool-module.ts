@@ -41,7 +41,7 @@ export const toolModule: Dialect = {
     const tool_files = programs.privateCopy?.(programs.tool_files) ?? programs.tool_files;
     const [program, source] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
     return {
-      // A tool on the host runs in the gateway's working directory, any other in its sandbox.
+      // A tool on the host runs in the gateway's working directory, any other in the package folder.
       entrypoint: [
         "node",
         program,

@@ -118,7 +118,7 @@ export function acceptVai(response: VaiResponse): PluginAnswer {
   }
 }
 
-/** The error message is a result that is text, or in result.error, result.message or the text of result.content. */
+/** Reads the error message: the result itself if it is text, else result.error, result.message or result.content. */
 function readError(result: Json, fallback: string): { message: string; details?: JsonObject } {
   if (typeof result === "string" && result !== "") return { message: clipMessage(result) };
   if (!isObject(result)) return { message: fallback };

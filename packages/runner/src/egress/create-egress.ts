@@ -1,6 +1,6 @@
 /**
- * Egress of sandboxed processes. A sandbox has no network of its own; its process connects to listeners that
- * sandbox-init opened inside and passed to the gateway. For each connection the gateway decides by the grant of the
+ * Egress of sandboxed processes. The network of a sandbox is connected to no other; its process connects to listeners
+ * that sandbox-init opened inside and passed to the gateway. For each connection the gateway decides by the grant of the
  * process, resolves, checks, dials and counts (sandbox.net, delegation.reach). Sessions share no state.
  */
 import { randomBytes } from "node:crypto";
@@ -27,7 +27,10 @@ import { createConnectionHandler } from "./proxy/serve-connection.ts";
 export interface EgressOptions {
   clock: Clock;
   limits?: Partial<EgressLimits>;
-  /** `host:port` values that the operator allows although they are not public. The grant must allow them as well. */
+  /**
+   * `host:port` or `host:*` values that the operator allows although they are not public. The grant must allow them as
+   * well.
+   */
   operator_allows?: readonly string[];
   /**
    * The address at which plugins with a delegated scope reach the gateway, read at each start; null if they

@@ -1,6 +1,6 @@
 /**
- * Answers requests from a hosted plugin with the context that the kernel created. The process is untrusted: all
- * parameters are checked, and stack traces of the gateway are not returned.
+ * Answers requests from a hosted plugin with the context that the kernel created. The process is untrusted: the types
+ * of the parameters are checked, and stack traces of the gateway are not returned.
  */
 import {
   isObject,

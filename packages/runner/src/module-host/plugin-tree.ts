@@ -17,10 +17,11 @@ export interface PluginTree {
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** Whether other users cannot read the folder or the module; the sandbox then contains a copy. */
-  closed: boolean;
-  /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
+  /** Other users cannot read the folder or the module, so the sandbox needs a copy. */
+  needs_copy: boolean;
+  /** The gateway's own folders inside the mounted folders, as host paths. */
   own_folders: string[];
+  /** The same folders as sandbox paths. */
   hidden: string[];
   /** Replaces sandbox paths in a stack trace with paths on this machine. */
   toHostPaths(text: string): string;
@@ -55,7 +56,7 @@ export async function resolvePluginTree(
     folder_at: inside(folder),
     module: inside(module),
     binds: siblings.map((source) => ({ source, target: inside(source), writable: false })),
-    closed: (await isUnreadable(folder)) || (await isUnreadable(module)),
+    needs_copy: (await isUnreadable(folder)) || (await isUnreadable(module)),
     own_folders,
     hidden: own_folders.map(inside),
     toHostPaths: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),

@@ -96,7 +96,7 @@ async function prepareConfined(
 ): Promise<PreparedPlugin> {
   const { egress, scratch } = options.boundary!;
   const tree = await resolvePluginTree(entry, options.hidden_folders);
-  const copy = tree.closed ? await copyTree(scratch, tree) : null;
+  const copy = tree.needs_copy ? await copyTree(scratch, tree) : null;
   const program = options.host_program();
   const grant = grantOf(network);
   const state = options.state(entry.name);

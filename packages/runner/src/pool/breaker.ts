@@ -55,7 +55,7 @@ export class Breaker {
       if (record.pending > 0) {
         return { kind: "wait", settled: new Promise((resolve) => waiting.push(resolve)) };
       }
-      return { kind: "held_back", ...this.#heldBack(record) };
+      return { kind: "held_back", ...this.#describeHold(record) };
     }
     record.pending++;
     return { kind: "launch" };
@@ -119,12 +119,12 @@ export class Breaker {
       this.#expire(record);
       if (record.proven || record.failures.length < MAX_LAUNCHES) continue;
       const { pool_key, binding_id, package_id } = record.subject;
-      list.push({ pool_key, binding_id, package_id, ...this.#heldBack(record) });
+      list.push({ pool_key, binding_id, package_id, ...this.#describeHold(record) });
     }
     return list;
   }
 
-  #heldBack(record: LaunchHistory): { failures: number; retry_at: number; last_error: string } {
+  #describeHold(record: LaunchHistory): { failures: number; retry_at: number; last_error: string } {
     const deciding = record.failures[record.failures.length - MAX_LAUNCHES]!;
     return {
       failures: record.failures.length,

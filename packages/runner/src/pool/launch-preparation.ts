@@ -48,7 +48,7 @@ export interface PreparationSteps {
   takeSlot(): Promise<boolean>;
   releaseSlot(): void;
   refused(refusal: Refusal): void;
-  /** The session is held until a call starts. */
+  /** The session is held until the worker releases it. */
   attachEgress(session: EgressSession): void;
 }
 
@@ -99,7 +99,10 @@ export class LaunchPreparation {
     if (this.#home !== null) await this.#deps.scratch.remove(this.#home);
   }
 
-  /** Throws `package.corrupt` when the files of the process differ from the verified ones. */
+  /**
+   * Throws `package.corrupt` when the files of the process differ from the verified ones, and `launch_failed` when one
+   * of our host programs was changed.
+   */
   async check(): Promise<void> {
     await this.#image?.check();
     if (this.#deps.copies.verify()) return;

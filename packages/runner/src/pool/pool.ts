@@ -74,7 +74,7 @@ export class Pool {
     return this.#breaker.heldBack();
   }
 
-  /** Why the last start of this process's plugin failed; null if none has failed since the last successful start. */
+  /** Why the last start of this process's plugin failed; null if no recent start failed after the last success. */
   startFailure({ subject }: Worker): string | null {
     return this.#breaker.lastFailure(subject);
   }
@@ -147,14 +147,13 @@ export class Pool {
     // A secret has changed: processes that received the old value get no further call.
     if (known !== null && pooled)
       this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
-    const pooled_worker = pooled
+    const existing = pooled
       ? this.#workers.find(key)
       : known === null
         ? this.#takePrewarmed(request, dialect)
         : null;
-    const usable = pooled_worker?.process.state === "launching" || pooled_worker?.process.state === "ready";
-    const worker =
-      pooled_worker && usable ? pooled_worker : this.#create(request, dialect, { home, key, env });
+    const usable = existing?.process.state === "launching" || existing?.process.state === "ready";
+    const worker = existing && usable ? existing : this.#create(request, dialect, { home, key, env });
     worker.addWaiting(1);
     return worker;
   }
@@ -320,8 +319,8 @@ export class Pool {
   }
 
   /**
-   * Reports a failed launch to the breaker. A launch that was slow, was abandoned or never started does not count
-   * against the plugin.
+   * Reports a failed launch to the breaker. A launch does not count against the plugin if it was slow or abandoned, if
+   * no call waited for the process, or if it failed before a process was started, unless with `launch_failed`.
    */
   #recordFailedLaunch(worker: Worker, error: BackplaneError): void {
     const is_inconclusive =
@@ -351,7 +350,7 @@ export class Pool {
     if (oldest !== undefined) this.#stop(oldest, "its slot is needed for another plugin");
   }
 
-  /** Called when no call uses or awaits the process; decides whether it stays. */
+  /** Decides whether the process stays if no call uses or awaits it. */
   #onUnused(worker: Worker): void {
     if (!worker.unused) return;
     worker.idle_since = this.#deps.clock.monotonic();

@@ -27,7 +27,10 @@ export class ProcessSlots {
     return true;
   }
 
-  /** Resolves to true when a slot was taken, and to false if `leave` was called first. */
+  /**
+   * Queues for a slot that `tryTake` did not get. Resolves to true when a slot was taken, and to false if `leave` was
+   * called first. Throws `request.overloaded` if the queue is full.
+   */
   take(onLeave: (leave: () => void) => void): Promise<boolean> {
     if (this.#queue.size >= this.#max_waiting) {
       throw new BackplaneError(
@@ -36,10 +39,10 @@ export class ProcessSlots {
       );
     }
     return new Promise((resolve) => {
-      const grant = () => resolve(true);
-      this.#queue.add(grant);
+      const passSlot = () => resolve(true);
+      this.#queue.add(passSlot);
       onLeave(() => {
-        if (this.#queue.delete(grant)) resolve(false);
+        if (this.#queue.delete(passSlot)) resolve(false);
       });
     });
   }

@@ -1,6 +1,6 @@
 /**
  * All existing workers, those available to calls by key, and the newest worker of each data folder. A key has at
- * most one worker. A worker that lost its key gets no new calls.
+ * most one available worker. A worker that lost its key gets no new calls.
  */
 import type { Worker } from "./worker.ts";
 

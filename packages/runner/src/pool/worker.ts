@@ -1,6 +1,6 @@
 /**
  * One process of the pool with its calls. A worker is unused when no call runs on it and none waits for it. A
- * pooled worker that is ready and unused is idle; only idle workers are evicted.
+ * pooled worker that is ready and unused is idle; only idle and prewarmed workers are evicted.
  */
 import type { EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";

@@ -20,7 +20,7 @@ export interface Dialect {
   readonly protocol: Protocol;
   /** `pooled`: one process serves many concurrent calls. `call`: one process per call. */
   readonly lifetime: "pooled" | "call";
-  /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
+  /** One process per pool key even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
   /** How long a resident server may be idle before it is stopped. Null, or no function: it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
@@ -138,7 +138,10 @@ export interface DialectSession {
   describe?(): Promise<Description>;
   /** Checks the health of a plugin that completed its handshake. Rejects with a BackplaneError. */
   probe?(): Promise<void>;
-  /** MCP requests other than tool calls. Rejects with a BackplaneError; `signal` cancels the request. */
+  /**
+   * Requests other than calls: those of MCP, and health checks of instruments. Rejects with a BackplaneError; `signal`
+   * cancels the request.
+   */
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */
   refresh?(context: ProcessRequest["context"]): void;

@@ -1,4 +1,7 @@
-/** All limits and timeouts of the runner: the contract's defaults and those of the runner alone. */
+/**
+ * Limits and timeouts of processes and calls, with the contract's defaults and those of the runner alone, and the
+ * places where programs are looked up.
+ */
 import {
   ARTIFACT_LIMITS,
   LAUNCH_TIMEOUTS,

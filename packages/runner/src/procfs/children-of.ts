@@ -1,4 +1,4 @@
-/** Pids of the children that the main thread of a process has started; empty if the process has exited. */
+/** Pids of the children that the main thread of a process has started; empty if /proc does not show them. */
 import { readFileSync } from "node:fs";
 
 export function childrenOf(pid: number): number[] {

@@ -44,7 +44,10 @@ export async function explainUnresolved(
   }
 }
 
-/** Why the kernel could not execute this file; null if it could. */
+/**
+ * Why the kernel cannot execute a program of this format; null for a native program, a script, and a file that cannot be
+ * read or executed.
+ */
 export async function explainUnsupportedFormat(
   entry: Extract<Entrypoint, { found: true }>,
   environment: LaunchEnvironment,

@@ -45,7 +45,7 @@ const SCRATCH_ONLY_GRANT: Grant = {
   tools: null,
 };
 
-/** Throws `plugin.install_failed` with the end of its output, `sandbox.unavailable`, or `request.cancelled`. */
+/** Throws `plugin.install_failed` with an excerpt of its output, `sandbox.unavailable`, or `request.cancelled`. */
 export async function runConfined(
   { confinement, deadlines, scratch }: ConfinedRunDeps,
   run: ConfinedRun,

@@ -18,7 +18,10 @@ export interface RunnerOptions {
   timeouts?: Partial<RunnerTimeouts>;
   limits?: Partial<RunnerLimits>;
   interpreters?: Interpreters;
-  /** The folders in which a missing interpreter is looked for, only to mention it in the error. */
+  /**
+   * The home of the gateway's user, which is also the home of tools on the host, and the gateway's PATH. Plugins cannot
+   * use programs there; errors about a missing program mention them.
+   */
   host_paths?: HostPaths;
   /**
    * Absent if the operator disabled the sandbox. Isolated exports are then refused, and workers run as

@@ -1,6 +1,7 @@
 /**
  * Shuts the runner down in a fixed order: calls are interrupted and may finish, processes are asked to exit and
- * then killed. The sandbox and the watchdog close last, because they guarantee that no process is left behind.
+ * then killed. The sandbox, the watchdog and the process trees close last, because they guarantee that no process is
+ * left behind.
  */
 import type { RunningCalls } from "../calls/running-calls.ts";
 import type { Pool } from "../pool/pool.ts";

@@ -8,7 +8,7 @@ type Cause = "oom" | "pids" | "cpu" | "disk" | "timeout" | "signal" | "exit";
 
 export interface ExitCause {
   cause: Cause;
-  /** One sentence with the limit that was exceeded. */
+  /** One sentence, with the limit if one was exceeded. */
   message: string;
   /** How an operator raises the limit, if one was exceeded. */
   fix?: string;

@@ -1,8 +1,8 @@
 /**
- * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs, its
- * own package, our host programs, its scratch, data and state folders, the folders that the operator mounts, and
- * nothing else of this machine. It can write only to its scratch, data and state folders and to mounts that the grant
- * makes writable.
+ * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system files or those
+ * of its image, its own package, our host programs, its scratch, data and state folders, the folders that the operator
+ * mounts, and nothing else of this machine. It can write only to its scratch, data and state folders and to mounts that
+ * the grant makes writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
@@ -37,7 +37,7 @@ export interface SandboxHost {
   system: readonly string[];
   /** Links of the host, e.g. /bin → usr/bin. */
   links: readonly { path: string; target: string }[];
-  /** Our own files and their paths inside: /etc/passwd and similar, sandbox-init. */
+  /** Our own files and their paths inside: /etc/passwd and similar. */
   files: readonly { source: string; target: string }[];
   node: string;
   path: readonly string[];

@@ -1,6 +1,6 @@
 /**
  * Collects the parts of a sandbox on this machine, one check after the other. Throws with a fix at the first
- * missing part.
+ * required part that is missing.
  */
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";

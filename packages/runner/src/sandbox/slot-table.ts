@@ -1,7 +1,7 @@
 /**
- * Numbered slots for sandboxed processes. A slot has its own user and cgroups, which are reused by the next
- * process with the same limits. The next slot with the default limits is created ahead of time, so that a call rarely
- * waits for one.
+ * Numbered slots for sandboxed processes. If the gateway is root, a slot has its own user and cgroups, which are reused
+ * by the next process with the same limits. The next slot with the default limits is created ahead of time, so that a
+ * call rarely waits for one.
  */
 import type { CgroupCounters, Cgroups, SlotCgroup } from "../cgroup/cgroup.ts";
 import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";

@@ -10,7 +10,7 @@ export interface SandboxStatus {
   available: boolean;
   /** One sentence: the active boundary, or why there is none. */
   reason: string;
-  /** The action that fixes the sandbox; null if nothing is missing. */
+  /** The action that fixes the sandbox; null if nothing is missing or no fix is known. */
   fix: string | null;
   checks: SandboxCheck[];
 }

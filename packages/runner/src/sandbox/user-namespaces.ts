@@ -1,6 +1,6 @@
 /**
- * Why the system refuses user namespaces to an ordinary user, and the command that allows them. Each setting exists
- * only on some kernels.
+ * Finds the settings with which the system refuses user namespaces to an ordinary user, and the command that allows
+ * them. Each setting exists only on some kernels.
  */
 import { readFileSync } from "node:fs";
 

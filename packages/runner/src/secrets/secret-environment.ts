@@ -1,7 +1,7 @@
 /**
  * Secrets that a process receives when it starts: those that the operator passes as environment variables, for dialects
- * with no other channel, and those that a dialect passes once. Such a process is not used for calls with other values
- * and cannot be prewarmed.
+ * with no other channel, those that the configuration of an MCP server refers to, and those that a dialect passes once.
+ * Such a process is not used for calls with other values and cannot be prewarmed.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { ProcessRequest } from "@backplane/ports";

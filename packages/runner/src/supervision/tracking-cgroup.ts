@@ -35,7 +35,7 @@ export class TrackingCgroups {
     try {
       mkdirSync(join(this.#folder, name), { mode: 0o755 });
     } catch {
-      // The folder already exists.
+      // The folder exists, or opening its file fails below as well.
     }
     try {
       const procs = openSync(join(this.#folder, name, "cgroup.procs"), "w");

@@ -1,4 +1,4 @@
-/** A deadline in the process's own time (see time-budget.ts). The time is sampled a few times before the deadline. */
+/** A deadline in the process's own time (see time-budget.ts), which is sampled at intervals until the deadline. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { readCpuTime, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type TimeBudgetVerdict } from "./time-budget.ts";

@@ -143,7 +143,7 @@ verifies(
       { type: "text", text },
       {
         type: "text",
-        text: "[Files that cannot be opened: /tmp/link: it is a link or is reached through one.]",
+        text: "[Files that cannot be opened: /tmp/link: it is reached through a link or has more than one hard link.]",
       },
     ]);
     expect(stored.size).toBe(0);
@@ -196,7 +196,10 @@ test("does not store files of the host for a server without a sandbox", async ()
     { class: "worker" },
   );
   expect(content.slice(1)).toEqual([
-    { type: "text", text: `[Files that cannot be opened: ${link}: it is a link or is reached through one.]` },
+    {
+      type: "text",
+      text: `[Files that cannot be opened: ${link}: it is reached through a link or has more than one hard link.]`,
+    },
   ]);
   expect(stored.size).toBe(0);
 });

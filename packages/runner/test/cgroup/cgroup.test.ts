@@ -7,7 +7,7 @@ import { emptyFolder } from "../support/sandbox.ts";
 
 const LIMITS = { memory_bytes: 512 * 1024 * 1024, max_pids: 130, cpus: 2 };
 
-test("finds both cgroup versions, alone or side by side", () => {
+test("reads the mounts of both cgroup versions and the cgroups of a process", () => {
   const text = [
     "30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755",
     "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory",

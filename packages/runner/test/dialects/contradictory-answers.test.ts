@@ -328,8 +328,8 @@ verifies(
       entrypoint: ["node"],
       timeout_ms: TEN_MINUTES,
     };
-    for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
-      const id = `inv_tool_${invocation_id}`;
+    for (const [index, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
+      const id = `inv_tool_${index}`;
       const frame = { ...message, ...(message.id === "$id" ? { id } : {}) };
       const outcome = await test_runner.run({ ...request, invocation_id: id, input: { frame } });
       expect(outcome, JSON.stringify(message)).toMatchObject({ error: { code: "malformed_response" } });

@@ -110,7 +110,7 @@ verifies(
 
 verifies(
   ["side.spec", "side.error.handshake_failed"],
-  "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
+  "fails with handshake_failed before sending a request: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
     const test_runner = createTestRunner({ timeouts: { handshake_ms: 500 } });
     const { file, lines } = createLineRecord(test_runner);

@@ -149,9 +149,10 @@ test("verifies the package again when a prewarmed process is used", async () => 
 test("keeps no secret of an earlier call in a prewarmed process", async () => {
   const test_runner = createPrewarmingRunner();
   const context = { secrets: { token: "canary-of-the-first-call" } };
-  await identifyServingProcess(test_runner, { context });
+  await test_runner.run(vai("context", { ...isolated, context }));
   await waitUntilReady(test_runner, 1);
   const { result } = await test_runner.run(vai("context", isolated));
+  expect((result as { context: { secrets: object } }).context.secrets).toEqual({});
   expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
 });
 

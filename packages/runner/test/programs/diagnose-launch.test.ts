@@ -1,4 +1,4 @@
-/** Each explanation is made from real files and, where the system decides, from a real failed start. */
+/** Explanations of failed launches, from real files and, where possible, from real failed starts. */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,6 +1,6 @@
 /**
- * Egress of a real sandbox through the real runner: what is visible inside, which call a refusal belongs to, and
- * cleanup.
+ * Egress of a real sandbox through the real runner: what is visible inside, which call a refusal belongs to, when
+ * connections are held, limits, and cleanup.
  */
 import { readdirSync } from "node:fs";
 import type { ArtifactFiles } from "@backplane/ports";

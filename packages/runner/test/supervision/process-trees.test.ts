@@ -55,13 +55,13 @@ for (const dialect of ["vai", "side"] as const) {
       "kills a daemon that forked twice into its own session when the call is cancelled",
       async () => {
         const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
-        const child = createDaemon();
+        const daemon = createDaemon();
         const invocation_id = `inv_cancel_${dialect}`;
-        const run = test_runner.run({ ...plainCall(dialect), invocation_id, input: child.input });
-        await child.started();
+        const run = test_runner.run({ ...plainCall(dialect), invocation_id, input: daemon.input });
+        await daemon.started();
         test_runner.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
-        await child.gone();
+        await daemon.gone();
       },
       WAIT_MS,
     );
@@ -72,13 +72,13 @@ for (const dialect of ["vai", "side"] as const) {
       async () => {
         const clock = new SkippingClock();
         const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 }, clock });
-        const child = createDaemon();
+        const daemon = createDaemon();
         const call = plainCall(dialect);
-        const run = test_runner.run({ ...call, input: child.input });
-        await child.started();
+        const run = test_runner.run({ ...call, input: daemon.input });
+        await daemon.started();
         clock.skip(call.timeout_ms!);
         expect(await run).toMatchObject({ error: { code: "timeout" } });
-        await child.gone();
+        await daemon.gone();
       },
       WAIT_MS,
     );
@@ -94,12 +94,12 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
     "kills a descendant that cleared its environment",
     async () => {
       const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
-      const child = createDaemon(true);
-      const run = test_runner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: child.input });
-      await child.started();
+      const daemon = createDaemon(true);
+      const run = test_runner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: daemon.input });
+      await daemon.started();
       test_runner.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
-      await child.gone();
+      await daemon.gone();
     },
     WAIT_MS,
   );
@@ -109,38 +109,38 @@ test(
   "kills the daemons of a process that exits on its own",
   async () => {
     const test_runner = createTestRunner();
-    const child = createDaemon();
+    const daemon = createDaemon();
     const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
     const outcome = await test_runner.run({
       ...plainCall("side"),
-      input: { ...child.input, messages: [answer] },
+      input: { ...daemon.input, messages: [answer] },
     });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
-    await until(() => existsSync(child.input.daemon.file), WAIT_MS);
-    await child.gone();
+    await until(() => existsSync(daemon.input.daemon.file), WAIT_MS);
+    await daemon.gone();
   },
   WAIT_MS,
 );
 
 test("kills the daemons of an idle worker when the runner shuts down", async () => {
   const test_runner: TestRunner = createTestRunner();
-  const child = createDaemon();
+  const daemon = createDaemon();
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
   const outcome = await test_runner.run({
     ...plainCall("vai"),
-    input: { ...child.input, messages: [succeeded] },
+    input: { ...daemon.input, messages: [succeeded] },
   });
   expect(outcome.status).toBe("succeeded");
-  await child.started();
+  await daemon.started();
   await test_runner.runner.close(200);
-  expect(isAlive(child.pid())).toBe(false);
+  expect(isAlive(daemon.pid())).toBe(false);
 });
 
 verifies(
   "launch.tree",
   "kills the daemons of plugins after the gateway was killed",
   async () => {
-    const child = createDaemon();
+    const daemon = createDaemon();
     const host = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
     const gateway = spawn(
       process.execPath,
@@ -149,15 +149,15 @@ verifies(
         host,
         FIXTURES,
         `doomed-tree-${process.pid}`,
-        child.input.daemon.file,
+        daemon.input.daemon.file,
       ],
       { stdio: ["ignore", "pipe", "inherit"] },
     );
     await once(gateway.stdout, "data");
-    await child.started();
+    await daemon.started();
     gateway.kill("SIGKILL");
-    await child.gone();
-    expect(isAlive(child.pid())).toBe(false);
+    await daemon.gone();
+    expect(isAlive(daemon.pid())).toBe(false);
   },
   WAIT_MS,
 );
@@ -210,18 +210,18 @@ verifies(
   async () => {
     for (const killed of [true, false]) {
       const tree = new ProcessTree(null, createTestLogger());
-      const child = createDaemon();
-      const { file } = child.input.daemon;
+      const daemon = createDaemon();
+      const { file } = daemon.input.daemon;
       const script = `python3 ${FIXTURES}/daemon.py ${file} keep; ${killed ? "sleep 600" : "exit 0"}`;
       const env = { PATH: "/usr/local/bin:/usr/bin:/bin", ...tree.env };
       const first = spawn("/bin/sh", ["-c", script], { detached: true, stdio: "ignore", env });
       const ended = once(first, "exit");
       tree.track(first.pid!);
-      await child.started();
+      await daemon.started();
       if (killed) tree.kill();
       await ended;
       await tree.end();
-      expect(isAlive(child.pid())).toBe(false);
+      expect(isAlive(daemon.pid())).toBe(false);
     }
   },
   WAIT_MS * 2,

@@ -63,7 +63,7 @@ function flattenConfig(config: JsonObject): Record<string, string> {
 /** The code with which our host programs report a result that is not valid JSON or breaks the protocol. */
 const MALFORMED_RESULT = "MALFORMED_RESULT";
 
-/** Converts stdout and stderr to text for the model. A failed call keeps its output. */
+/** Converts stdout and stderr, or any other data as JSON, to text for the model. A failed call keeps its output. */
 export function acceptInstrument({ data, error, status }: InstrumentReturn): PluginAnswer {
   const output = isObject(data) ? data : {};
   const is_stdio = typeof output.stdout === "string" || typeof output.stderr === "string";

@@ -1,7 +1,7 @@
 /**
  * `hefty.jsonrpc`: an instrument plugin in its own long-lived process, over newline-delimited JSON-RPC 2.0. The
- * program is the plugin's own or our host program for modules. The plugin has a persistent data folder, so no two
- * processes of one data folder run at the same time.
+ * program is the plugin's own, or our host program for modules or for Java. The plugin has a persistent data folder, so
+ * no two processes of one data folder run at the same time.
  */
 import {
   BackplaneError,

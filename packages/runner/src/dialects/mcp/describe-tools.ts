@@ -103,7 +103,7 @@ async function listAllTools(sendRequest: SendRequest, warnings: string[]): Promi
       warnings.push(`The server has more than ${MAX_TOOLS} tools; the others are left out.`);
       return tools.slice(0, MAX_TOOLS);
     }
-    // A repeated cursor would loop forever.
+    // A repeated cursor would return the same page again and again.
     const next = result.nextCursor;
     if (typeof next !== "string" || next === cursor) return tools;
     cursor = next;

@@ -1,4 +1,4 @@
-/** A request that is not a tool call: resources, prompts, completion, the list of tools. */
+/** A request that is not a tool call, such as one for resources, prompts, completion or the list of tools. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { RequestListener } from "@backplane/ports";
 import type { AnswerRequest, RequestWithAnswerer } from "./answer-server-request.ts";

@@ -19,7 +19,7 @@ export interface Agreement {
  */
 export const CLIENT_CAPABILITIES: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } };
 
-/** The request metadata of the stateless revision. It lists only capabilities that the caller of this request has. */
+/** The request metadata of the stateless revision. The server may use only `capabilities` for this request. */
 export function envelope(client: JsonObject, capabilities: JsonObject): JsonObject {
   return {
     [MCP_META.version]: MCP_STATELESS,

@@ -1,6 +1,6 @@
 /**
- * Requests and replies on one transport, in both directions. Each request settles once: answered, refused by the
- * server, or lost. Ids are never reused, so a late reply matches no request.
+ * Requests and replies on one transport, in both directions. Each request that is not forgotten settles once: answered,
+ * refused by the server, or lost. Ids are never reused, so a late reply matches no request.
  */
 import {
   BackplaneError,
@@ -21,7 +21,7 @@ import {
 import type { ProcessLink } from "../../ports/dialect.ts";
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
-/** A request without a reply yet. Exactly one of answered, refused and lost is called, once. */
+/** A request without a reply yet. Unless it is forgotten, exactly one of answered, refused and lost is called, once. */
 export interface PendingRequest {
   readonly method: string;
   /** Sent with the message by transports that have headers. */

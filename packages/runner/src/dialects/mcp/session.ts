@@ -40,7 +40,7 @@ export interface McpOptions {
 }
 
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
-/** Delay before repeating a call whose server reported missing input but requested none. */
+/** Delay before repeating a request whose server reported missing input but requested none. */
 const PAUSE_MS = 250;
 
 export class McpDialectSession implements DialectSession, ToolCallSession, Requester {

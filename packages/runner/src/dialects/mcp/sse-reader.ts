@@ -5,8 +5,9 @@ import { BackplaneError } from "@backplane/contract";
 export interface SseEvents {
   /** The data of an event of type `message`; never empty. */
   data(text: string): void;
-  /** The last event id, and the reconnection delay that the server requests. */
+  /** The last event id, at which the stream can be resumed. */
   id(value: string): void;
+  /** The reconnection delay that the server requests. */
   retry(ms: number): void;
 }
 

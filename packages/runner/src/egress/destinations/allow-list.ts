@@ -1,6 +1,6 @@
 /**
- * The allowed domains of a grant, interpreted as in the kernel: `name`, `*.name` (any subdomain, not
- * the name itself) and `*`, each with an optional `:port`. Without a port all ports are allowed.
+ * The allowed domains of a grant, interpreted as by the registry: `name`, `*.name` (any subdomain, not the name itself)
+ * and `*`, each with an optional `:port`. Without a port all ports are allowed.
  */
 import type { Destination } from "./destination.ts";
 

@@ -25,7 +25,10 @@ export function hostKind(host: string): HostKind {
   return NUMBER.test(labels.at(-1)!) ? "address" : "name";
 }
 
-/** Parses `host`, `host:port` and `[v6]:port`. Null if the text is none of them; the host can still be invalid. */
+/**
+ * Parses `host` and `[v6]`, each with or without `:port`. Null if the text has another form or no valid port; the host
+ * can still be invalid.
+ */
 export function readAuthority(text: string, default_port: number | null): Destination | null {
   const match = /^(?:\[([^\]]*)\]|([^:[\]@/?#\\]*))(?::([0-9]{1,5}))?$/.exec(text);
   if (match === null) return null;

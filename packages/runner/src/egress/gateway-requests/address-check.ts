@@ -31,7 +31,7 @@ export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
   const operator = (rules.operator_allows ?? []).map((name) => name.toLowerCase());
   const allowedBy = (opened: readonly string[]) => new Set([...operator, ...opened]);
   const policyFor = (opened: readonly string[]): EgressPolicy => ({
-    // The names that a plugin may use were checked before the address.
+    // The caller decides which names may be used; this check covers the addresses only.
     allowed: allowList(["*"]),
     operator_allows: allowedBy(opened),
     gateway: { names: new Set(), reachable: false },

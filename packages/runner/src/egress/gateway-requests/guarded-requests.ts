@@ -14,7 +14,7 @@ import { describeRefusal } from "../destinations/refusals.ts";
 import { type Resolver, systemResolver } from "../destinations/resolve.ts";
 
 export interface OutboundRules {
-  /** `host:port` values that the operator allows although they are not public. */
+  /** `host:port` or `host:*` values that the operator allows although they are not public. */
   operator_allows?: readonly string[];
   resolve?: Resolver;
   forbidden?: AddressRule;

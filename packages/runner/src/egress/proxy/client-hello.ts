@@ -100,7 +100,7 @@ function readExtensions(reader: ByteReader): ClientHelloResult {
   return { state: "read", name, hidden };
 }
 
-/** Exactly one entry of type host_name. */
+/** Null unless the list has exactly one entry, of type host_name. */
 function readServerName(reader: ByteReader): string | null {
   const list = reader.vector(2);
   if (list === null || reader.left !== 0) return null;

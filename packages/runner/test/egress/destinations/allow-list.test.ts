@@ -13,7 +13,7 @@ const host = fc.oneof(
 const port = fc.constantFrom("", ":80", ":443", ":8443");
 const pattern = fc.tuple(host, port).map((parts) => parts.join(""));
 
-test("allows exactly the destinations that the kernel's domain rules cover", () => {
+test("allows exactly the destinations that the registry's domain rules cover", () => {
   fc.assert(
     fc.property(
       fc.array(pattern, { maxLength: 5 }),
