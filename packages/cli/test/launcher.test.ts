@@ -8,8 +8,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 const LAUNCHER = fileURLToPath(new URL("../bin/backplane.cjs", import.meta.url));
 
-/** A copy of the launcher. Most tests give it their own main.js; those of dist/main.js need a build. */
 let root: string;
+/** A copy of the launcher. Most tests give it their own main.js; those of dist/main.js need a build. */
 let launcher: string;
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), "backplane-cli-"));

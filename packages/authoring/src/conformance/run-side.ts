@@ -43,8 +43,8 @@ export async function runSideChecks(
   const tools = plugin.manifest.exports.filter((each) => each.kind === "tool");
   const suite = new SideSuite(plugin, limits, findings);
   for (const tool of tools) {
-    const sample = makeSample(plugin.schema(tool.tool.input_schema));
-    const check = await plugin.check(tool.tool.input_schema);
+    const sample = makeSample(plugin.getSchema(tool.tool.input_schema));
+    const check = await plugin.compileSchema(tool.tool.input_schema);
     const valid = check === null || (await check(sample)).length === 0;
     if (valid && !(await suite.checkCall(tool, sample))) return;
     for (const each of cases.filter((test_case) => test_case.export === tool.id))
@@ -68,9 +68,9 @@ class SideSuite {
     this.#findings = findings;
   }
 
-  /** Resolves to false if the program did not start or its handshake was invalid: every other check would fail too. */
+  /** Resolves to false if a rule of the start, handshake or identity is broken: every other check would fail too. */
   async checkCall(tool: ManifestToolExport, input: Json): Promise<boolean> {
-    const checkOutput = await this.#plugin.check(tool.tool.output_schema);
+    const checkOutput = await this.#plugin.compileSchema(tool.tool.output_schema);
     await this.#run(tool, async (session) => {
       const response = await session.call({ tool_name: toolNameOf(tool), input, rule: "side.response" });
       await checkSideOutput(tool.id, response, checkOutput);
@@ -122,7 +122,7 @@ class SideSuite {
     { name, input, config, secrets, expect }: AuthorCase,
   ): Promise<void> {
     const rule = `The author's case: ${tool.id} gives the expected result.`;
-    const checkOutput = await this.#plugin.check(tool.tool.output_schema);
+    const checkOutput = await this.#plugin.compileSchema(tool.tool.output_schema);
     const failed = await this.#run(tool, async (session) => {
       const response = await session.call({
         tool_name: toolNameOf(tool),
@@ -294,7 +294,7 @@ class SideSession {
     const values =
       secrets ?? Object.fromEntries(slots.map((slot) => [slot, `made-up-${crypto.randomUUID()}`]));
     this.#redactor = createRedactor(Object.values(values));
-    const settings = config ?? makeSample(this.#plugin.schema(this.#tool.config_schema));
+    const settings = config ?? makeSample(this.#plugin.getSchema(this.#tool.config_schema));
     const context = {
       invocation_id: "inv_test",
       trace_id: "tr_test",

@@ -1,4 +1,4 @@
-/** Values that a JSON Schema accepts, and the bodies of the requests that the suite sends. */
+/** Sample values for a JSON Schema, and the bodies of the requests that the suite sends. */
 import { isObject, type Json, type JsonObject, type PluginExport } from "@backplane/contract";
 
 const MAX_DEPTH = 8;

@@ -38,7 +38,7 @@ export async function createTestedExport(
 ): Promise<TestedExport> {
   const { permissions, config_schema } = exported;
   const tool = exported.kind === "tool" ? exported.tool : undefined;
-  const config = makeSample(plugin.schema(config_schema));
+  const config = makeSample(plugin.getSchema(config_schema));
   return {
     exported,
     grant: {
@@ -55,14 +55,14 @@ export async function createTestedExport(
     },
     input: await makeSampleInput(plugin, tool?.input_schema),
     config: isObject(config) ? config : {},
-    checkOutput: await plugin.check(tool?.output_schema),
+    checkOutput: await plugin.compileSchema(tool?.output_schema),
     timeout_ms: Math.min(exported.default_timeout_ms, MAX_WAIT_MS),
   };
 }
 
 async function makeSampleInput(plugin: OpenedPackage, path: string | undefined): Promise<Json | null> {
-  const sample = makeSample(plugin.schema(path));
-  const check = await plugin.check(path);
+  const sample = makeSample(plugin.getSchema(path));
+  const check = await plugin.compileSchema(path);
   return check === null || (await check(sample)).length === 0 ? sample : null;
 }
 
@@ -117,7 +117,7 @@ function makeSecret(): string {
   return `made-up-${crypto.randomUUID()}`;
 }
 
-/** Sends a valid request and waits for its response. */
+/** Sends a request, by default with the sample input and config, and waits for its response. */
 export async function callExport(
   session: VaiTestSession,
   tested: TestedExport,

@@ -20,8 +20,8 @@ export interface OpenedPackage {
   manifest: Manifest;
   digest: string;
   /** Compiles the schema at this path of the package; null without a path. */
-  check(path: string | undefined): Promise<SchemaCheck | null>;
-  schema(path: string | undefined): Json | null;
+  compileSchema(path: string | undefined): Promise<SchemaCheck | null>;
+  getSchema(path: string | undefined): Json | null;
   start(grant: ProgramRequest["grant"]): Promise<StartedProgram>;
   release(): void;
 }
@@ -70,8 +70,8 @@ export async function openPackageHome({ version, host, log }: PackageHomeOptions
       return {
         manifest,
         digest,
-        schema: getSchema,
-        check: async (path) =>
+        getSchema,
+        compileSchema: async (path) =>
           path === undefined ? null : await schemas.compile(`${digest}/${path}`, getSchema(path)),
         start: (grant) =>
           runner.startProgram({

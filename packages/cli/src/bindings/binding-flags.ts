@@ -107,9 +107,9 @@ export interface BindingFlagSettings {
 }
 
 /**
- * Returns only the settings that were set by a flag. Flags for servers change only some fields of `current`, which is
- * the current config. Secret names are resolved to references. The value of an unknown secret is prompted for at a
- * terminal; otherwise an unknown secret throws.
+ * Returns only the settings that were set by a flag. Flags for servers change only some fields of the config, which is
+ * that of --config or else `current`. Secret names are resolved to references. The value of an unknown secret is
+ * prompted for at a terminal; otherwise an unknown secret throws.
  */
 export async function readBindingSettings(
   context: CommandContext,
@@ -153,7 +153,7 @@ function policyFromFlags(options: BindingOptions): BindingPolicy {
   };
 }
 
-/** An absent field is kept; with --no-sampling the field is undefined, which the merge drops. */
+/** With --no-sampling the field is undefined: this overrides the current value, and the request omits the field. */
 function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   if (typeof sampling === "object") return { sampling };
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
@@ -178,7 +178,7 @@ function serverConfig(
   };
 }
 
-/** With `default` the field is undefined, which the merge drops. */
+/** With `default` the field is undefined, as with --no-sampling. */
 function approvalPolicy(approval: BindingOptions["approval"]): BindingPolicy {
   if (approval === "default") return { approval: undefined } as unknown as BindingPolicy;
   return approval === undefined ? {} : { approval };

@@ -53,7 +53,7 @@ export async function reportTools(
   await noteApprovals(context, own_tools, all_tools ?? [], server);
 }
 
-/** Reports nothing unless the tools could not be listed. */
+/** Reports the error if the tools could not be listed, otherwise nothing. */
 export async function reportUnavailable(context: CommandContext, { binding_id }: Binding): Promise<void> {
   if (context.out.quiet) return;
   const definitions = await ifAllowed(context.client().bindings.definitions(binding_id));

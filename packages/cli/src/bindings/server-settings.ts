@@ -1,4 +1,7 @@
-/** Settings of an MCP server that can be changed after its installation: name, arguments, environment and secrets. */
+/**
+ * Settings of an MCP server that can be changed after its installation: name, arguments, environment, idle timeout and
+ * secrets.
+ */
 import {
   BackplaneError,
   type Binding,

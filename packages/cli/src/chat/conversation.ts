@@ -65,7 +65,7 @@ export class Conversation {
 
   /** Sends a message and waits for the end of its turn, which may already be running. */
   async sendMessage(text: string): Promise<Run> {
-    // The client gave up reconnecting. A new message is a reason to try again.
+    // The stream has failed, for example because the client gave up reconnecting. A new message opens it again.
     if (this.#failure !== undefined) await this.open(this.#last_entry_id);
     this.#sending++;
     this.#interrupt_pending = false;

@@ -93,7 +93,7 @@ async function reportTurn(
   return refused ? EXIT.denied : EXIT.ok;
 }
 
-/** Answers are skipped here; they are printed on stdout at the end of the turn. */
+/** Skips answers and errors, which are printed at the end of the turn, and the messages of the script. */
 function note({ out }: CommandContext, chat_event: ChatEvent, names: Map<string, string>): void {
   if (chat_event.kind === "user_message" || chat_event.kind === "answer" || chat_event.kind === "error")
     return;

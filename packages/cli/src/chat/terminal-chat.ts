@@ -1,6 +1,6 @@
 /**
- * A chat at a terminal. One line editor reads all input. A line answers the open question, joins the running turn, or
- * starts a new turn.
+ * A chat at a terminal. One line editor reads all input. A line answers the open question, is a local command, joins
+ * the running turn, or starts a new turn.
  */
 import { type Run, type Session, toBackplaneError } from "@backplane/contract";
 import { errorLines, toErrorReport } from "../command-line/error-report.ts";

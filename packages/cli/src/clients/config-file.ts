@@ -65,7 +65,7 @@ function read(path: string): ConfigFile {
   return { path, target, text, mode: mode & 0o7777, owner: { uid, gid } };
 }
 
-/** Returns the path of the backup, or null for a new file. Throws if the file has changed since it was read. */
+/** Returns the path of the backup, or null for a new file. Throws if the file is read-only or has changed meanwhile. */
 export function replaceConfigFile(file: ConfigFile, text: string): string | null {
   return explainFailure(file.path, () => replace(file, text));
 }
@@ -73,7 +73,7 @@ export function replaceConfigFile(file: ConfigFile, text: string): string | null
 function replace(file: ConfigFile, text: string): string | null {
   const { target, mode } = file;
   const owner = file.owner ?? createFolder(dirname(target));
-  assertUnchanged(file);
+  assertReplaceable(file);
   const backup = file.text === null ? null : `${target}${BACKUP_SUFFIX}`;
   // The backup may contain credentials, so only its owner may read it, whatever the mode of the file is.
   if (backup !== null) writeAtomically(backup, file.text!, mode & PRIVATE_MODE, owner);
@@ -93,14 +93,15 @@ export function readBackup({ target }: ConfigFile): string | null {
  */
 export function restoreConfigFile(file: ConfigFile, text: string | null): void {
   explainFailure(file.path, () => {
-    assertUnchanged(file);
+    assertReplaceable(file);
     if (text === null) rmSync(file.target);
     else writeAtomically(file.target, text, file.mode, file.owner);
     rmSync(`${file.target}${BACKUP_SUFFIX}`, { force: true });
   });
 }
 
-function assertUnchanged({ path, target, text, mode }: ConfigFile): void {
+/** Throws if the file is not writable or has changed since it was read. */
+function assertReplaceable({ path, target, text, mode }: ConfigFile): void {
   // A rename would replace a file that its owner has made read-only, and root may write any file.
   if (text !== null && (mode & 0o222) === 0) throw invalidFileError(path, "it is read-only");
   if (text !== null) accessSync(target, constants.W_OK);

@@ -44,7 +44,10 @@ export function findServerEntry({ client, document }: ClientConfig, name: string
   return value;
 }
 
-/** Returns the text of the file with the entry. If the entry exists already, only values that differ are changed. */
+/**
+ * Returns the text of the file with the entry. If the entry exists already, only its strings that differ are changed,
+ * provided that this gives the expected result; otherwise the whole entry is replaced.
+ */
 export async function setServerEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
@@ -81,8 +84,8 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
 
 /**
  * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. A null candidate stands for a
- * file that does not exist. Such a candidate is the original file, whereas removing the entry would leave an empty
- * object or table behind where there was none.
+ * file that does not exist. The returned candidate is the original file, whereas removing the entry could leave an
+ * empty object or table behind where there was none.
  */
 export async function findOriginal(
   { client, path, text, document }: ClientConfig,

@@ -1,6 +1,7 @@
 /**
- * Changes one property of a JSON file and leaves every other byte unchanged: comments, trailing commas, indentation and
- * the order of properties. The parser keeps the position of each value for that reason.
+ * Sets or removes one property of a JSON file and keeps the rest of the text: comments, trailing commas, indentation
+ * and the order of properties. Only the comma after the previous property may change. The parser keeps the position of
+ * each value for that reason.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 
@@ -207,11 +208,11 @@ function insertionEdits(text: string, parent: JsonNode, name: string, value: Jso
   const indent = lineIndent(text, last.start);
   const written = `${eol}${indent}${JSON.stringify(name)}: ${format(text, value, indent, false)}`;
   // A comment after the last property stays on its line.
-  const line_end = commentLineEnd(text, (last.comma ?? last.node.end - 1) + 1);
-  if (last.comma !== null) return [{ from: line_end, to: line_end, text: `${written},` }];
+  const end = endOfComments(text, (last.comma ?? last.node.end - 1) + 1);
+  if (last.comma !== null) return [{ from: end, to: end, text: `${written},` }];
   return [
     { from: last.node.end, to: last.node.end, text: "," },
-    { from: line_end, to: line_end, text: written },
+    { from: end, to: end, text: written },
   ];
 }
 
@@ -265,8 +266,8 @@ function lineEnding(text: string): string {
   return text.includes("\r\n") ? "\r\n" : "\n";
 }
 
-/** The end of the line of `position`, if only white space and comments follow; else `position`. */
-function commentLineEnd(text: string, position: number): number {
+/** The end of the comments that follow `position` after spaces and tabs only; `position` if there are none. */
+function endOfComments(text: string, position: number): number {
   let at = position;
   let end = position;
   for (;;) {

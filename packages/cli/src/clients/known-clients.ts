@@ -119,7 +119,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
 
 const OPENCODE_FILES = ["opencode.jsonc", "opencode.json"] as const;
 
-/** Null if the entry was not written by `client connect`: its credential is not a key of a gateway. */
+/** Null if the entry has no URL or no key of a gateway, so `client connect` cannot have written it. */
 export function readConnection(client: KnownClient, entry: Json | undefined): Connection | null {
   if (entry === undefined || !isObject(entry)) return null;
   const { [client.url_field]: url, [client.headers_field]: headers } = entry;

@@ -1,4 +1,7 @@
-/** Adds or removes one table of a TOML file and keeps every other byte. The caller parses the result again. */
+/**
+ * Adds one table to a TOML file, or removes one with the empty line before it. All other bytes are kept. The caller
+ * parses the result again.
+ */
 import type { JsonObject } from "@backplane/contract";
 
 /** Appends `[path]` with the values; nested objects become inline tables. */

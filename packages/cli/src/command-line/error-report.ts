@@ -5,7 +5,7 @@
 import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contract";
 import { plainLine } from "../terminal/plain-text.ts";
 
-/** The fields of a report; they come from a thrown BackplaneError or from the error of an invocation. */
+/** The fields of a report; they come from a thrown BackplaneError or from the error of an invocation or a run. */
 export interface ErrorReport {
   code: string;
   message: string;
@@ -72,7 +72,10 @@ function fixText({ code, fix, details }: ErrorReport): string {
   );
 }
 
-/** Remedies refer to details of the response, which are visible only with --json. The issues are in the second line. */
+/**
+ * Remedies refer to details of the response, which are visible only with --json, so their values are inserted. Details
+ * without text values, such as issues, are in the second line and become "named above".
+ */
 function replaceFieldNames(remedy: string, details: Record<string, unknown>): string {
   return remedy
     .replace(/; details\.\w+ names [^.;]+/, "")

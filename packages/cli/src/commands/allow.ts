@@ -111,7 +111,7 @@ async function remove(context: CommandContext, _options: object, id: string): Pr
   return undefined;
 }
 
-/** Describes in one sentence the calls that the rule covers. */
+/** Describes the calls that the rule covers. */
 function ruleText(rule: AllowRule): string {
   const who = rule.identity === null ? "every caller" : rule.identity;
   return `${coverageText(rule)} for ${who}, up to ${rule.max_risk} risk`;

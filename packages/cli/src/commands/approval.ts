@@ -95,7 +95,7 @@ async function show(context: CommandContext, _options: object, id: string): Prom
   return undefined;
 }
 
-/** Sends the digest of the current arguments, so that the answer cannot apply to changed ones. */
+/** Sends the digest of the request, so that the answer cannot apply to a changed call. */
 async function answer(
   context: CommandContext,
   id: string,

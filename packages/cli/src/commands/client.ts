@@ -1,4 +1,7 @@
-/** `client`: adds the gateway to the configuration of MCP clients, each with its own key. */
+/**
+ * `client`: adds the gateway to the configuration of MCP clients, each with its own key, removes it, and lists the
+ * clients.
+ */
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
@@ -87,18 +90,19 @@ const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
 const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
 const PAGE_SIZE = 100;
-/** Replaces the key in a dry run. */
+/** Stands for the key in a dry run, and while the edit is tried before the key exists. */
 const SAMPLE_KEY = "bpk_new";
 
 export function addClientCommands(program: Command, toAction: ToAction): void {
   const client = program.command("client").description("MCP clients that use the gateway's tools.");
-  const withFile = (command: Command) =>
+  const addFileFlags = (command: Command) =>
     command
       .option("--folder <dir>", "edit the client's file in this project folder instead of the user's file")
       .option("--name <name>", "name of the entry in the client's file", "backplane");
-  const dryRun = (command: Command) => command.option("--dry-run", "print the change without making it");
-  dryRun(
-    withFile(client.command("connect <client>").description(`Connect a client: ${NAMES}.`))
+  const addDryRunFlag = (command: Command) =>
+    command.option("--dry-run", "print the change without making it");
+  addDryRunFlag(
+    addFileFlags(client.command("connect <client>").description(`Connect a client: ${NAMES}.`))
       .addOption(new Option("--role <role>", "role of the client's key").choices(ROLES))
       .option(
         "--tools <patterns>",
@@ -108,11 +112,11 @@ export function addClientCommands(program: Command, toAction: ToAction): void {
   )
     .addHelpText("after", "\nExample:\n  backplane client connect claude --tools 'mcp_github_*'\n")
     .action(toAction(connect));
-  withFile(client.command("list").description("List the clients, their files and whether they work.")).action(
-    toAction(list),
-  );
-  dryRun(
-    withFile(
+  addFileFlags(
+    client.command("list").description("List the clients, their files and whether they work."),
+  ).action(toAction(list));
+  addDryRunFlag(
+    addFileFlags(
       client.command("disconnect <client>").description("Remove the gateway's entry and revoke its key."),
     ),
   ).action(toAction(disconnect));
@@ -337,8 +341,8 @@ function possibleOriginals(file: ConfigFile): (string | null)[] {
 }
 
 /**
- * The scope is the only one that the MCP endpoint needs. A key that replaces another one keeps its role, tools and
- * project, so that connecting again never gives a client more permissions than before.
+ * The scope is the only one that the MCP endpoint needs. A key that replaces another one gets the same role, tools and
+ * project unless a flag sets them, so that connecting again does not widen the permissions of a client by itself.
  */
 async function createKey(
   context: CommandContext,
@@ -365,7 +369,7 @@ function keyName(client: string): string {
   return `client:${client}`;
 }
 
-/** Returns "revoked", or a sentence that explains why the key of the entry is still valid. */
+/** Returns "revoked", or a sentence that explains why the key of the entry was not revoked. */
 async function revokeKey(
   context: CommandContext,
   client: KnownClient,
@@ -385,7 +389,7 @@ async function revokeKey(
   }
 }
 
-/** A key is stored as a hash; its name and the first characters of its token identify it. It may be revoked. */
+/** A key is stored as a hash; its name and the first characters of its token identify it. It may already be revoked. */
 async function findKey(
   context: CommandContext,
   client: KnownClient,

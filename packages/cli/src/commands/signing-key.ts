@@ -18,9 +18,8 @@ export async function generateKey(context: CommandContext, options: { out?: stri
     { key_id, private_key_file: file, public_key_file: `${file}.pub` },
     () => `Created ${key_id}: ${file} (keep it secret) and ${file}.pub`,
   );
-  context.out.note(
-    `Next: backplane plugin sign FOLDER --key ${file}; the operator who installs it: backplane key trust ${file}.pub --name NAME`,
-  );
+  context.out.note(`Next: backplane plugin sign FOLDER --key ${file}`);
+  context.out.note(`Operators trust the key with: backplane key trust ${file}.pub --name NAME`);
   return undefined;
 }
 

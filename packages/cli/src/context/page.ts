@@ -15,7 +15,7 @@ export function addPageFlags(command: Command): Command {
     .option("--after <cursor>", "start after this cursor");
 }
 
-/** The largest page that the API returns. */
+/** The largest page that every list of the API returns. */
 const PAGE_LIMIT = 500;
 
 /** Fetches every item of a list, page by page. */

@@ -15,7 +15,7 @@ const HEAP_GROWTH = "--heap-growing-percent=25";
  */
 const NO_PRETENURING = "--no-allocation-site-pretenuring";
 
-/** Does nothing in a process whose flags the operator has chosen. */
+/** Does nothing in a process without our heap flags, such as one whose flags the operator has chosen. */
 export function limitHeapGrowth({ execArgv }: Pick<OwnProcess, "execArgv">): void {
   if (!execArgv.includes(OWN_SEMI_SPACE)) return;
   // Compiled code that is written later is marked with the new flags, and the next start would reject it.

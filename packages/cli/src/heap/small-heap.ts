@@ -1,7 +1,7 @@
 /**
  * Keeps the heap of a long-running gateway small. Under load V8 grows the young generation to three times 16 MB, and
- * malloc keeps an arena per thread. Both can be set only before a process starts, so the process replaces itself once
- * with execve, which keeps its process id. limit-heap-growth.ts sets the remaining flags when the gateway is ready.
+ * malloc keeps an arena per thread. Both can be limited only before a process starts, so the process replaces itself
+ * once with execve, which keeps its process id. limit-heap-growth.ts sets the other flags when the gateway is ready.
  */
 
 const SEMI_SPACE = "--max-semi-space-size=";
@@ -12,8 +12,9 @@ const SEMI_SPACE = "--max-semi-space-size=";
  */
 export const OWN_SEMI_SPACE = `${SEMI_SPACE}6`;
 /**
- * V8 begins with 1 MB and grows it as objects survive. Most objects that are allocated at start-up survive and would be
- * copied repeatedly. The full size from the start halves the number of collections and adds 2 MB to an idle gateway.
+ * V8 begins with a semi-space of 1 MB and enlarges it as objects survive. Most objects that are allocated at start-up
+ * survive and would be copied repeatedly. The full size from the start halves the number of collections and adds 2 MB
+ * to an idle gateway.
  */
 export const OWN_HEAP_FLAGS: readonly string[] = [OWN_SEMI_SPACE, "--min-semi-space-size=6"];
 const ARENAS = "2";

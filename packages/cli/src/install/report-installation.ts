@@ -64,7 +64,7 @@ async function reportPackage(context: CommandContext, installation: Installation
   } else if (!out.quiet) await suggestNextStep(context, installed, bindings.length === 0 ? null : bindings);
 }
 
-/** The servers of an mcp.json, from a registry or at a URL, or the servers and skills of an Agent Plugin. */
+/** Reports the servers of an mcp.json, from a registry or at a URL, or the servers and skills of an Agent Plugin. */
 async function reportParts(
   context: CommandContext,
   installation: Installation,

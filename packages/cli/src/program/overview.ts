@@ -38,7 +38,7 @@ Calls
 Access and records
   key           API keys and signing keys: create, generate, trust, list, revoke
   audit         list, verify
-  backup        write everything that the gateway stores to one archive
+  backup        write the data of the home to one archive
   restore       replace the home with such an archive
   store         the database files: check, backup, repair, restore
   events        tail

@@ -1,4 +1,4 @@
-/** Runs one command line and returns its exit code. Never exits the process, so that tests can call it. */
+/** Runs one command line and returns its exit code. Only `io.exit` ends the process, so that tests can call it. */
 import { BackplaneError, diskFault, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";
@@ -28,7 +28,7 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
   return exit;
 }
 
-/** Converts a commander error; null for help and version, which are not failures. */
+/** Converts a thrown value to the error that is reported; null for help and version, which are not failures. */
 function toReportedError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
   if (!(thrown instanceof CommanderError)) return toInternalError(thrown);
   if (thrown.code === "commander.help" && json) return missingSubcommandError(command());

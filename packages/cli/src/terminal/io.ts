@@ -17,7 +17,7 @@ export interface Io {
   onSignal(listener: (signal: Signal) => void): () => void;
   /** Returns a function that removes the listener. While one is registered, uncaught errors do not end the process. */
   onCrash(listener: (error: unknown) => void): () => void;
-  /** Exits immediately, for a second Ctrl-C. */
+  /** Exits immediately, for a second Ctrl-C or a stop that takes too long. */
   exit(code: number): void;
   /** How long a command may wait without printing anything. Tests that do not check the status line set Infinity. */
   silence_ms: number;

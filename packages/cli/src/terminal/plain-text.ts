@@ -1,6 +1,6 @@
 /**
  * Sanitizes untrusted text for the terminal: escape sequences and control characters would let a plugin rewrite the
- * text that the operator sees. JSON output escapes them already.
+ * text that the operator sees. JSON output is not sanitized; JSON itself escapes ESC and the other C0 controls.
  */
 import { stripVTControlCharacters } from "node:util";
 import { sanitizeText } from "@backplane/contract";

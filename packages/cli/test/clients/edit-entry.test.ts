@@ -92,7 +92,9 @@ describe("JSON", () => {
       "claude",
       '{\n  "mcpServers": {\n    "backplane": { "url": "x" },\n    "b": {}\n  }\n}\n',
     );
-    expect(JSON.parse(text)).toEqual({ mcpServers: { backplane: ENTRY, b: {} } });
+    expect(JSON.stringify(JSON.parse(text))).toBe(
+      JSON.stringify({ mcpServers: { backplane: ENTRY, b: {} } }),
+    );
   });
 
   verifies("client.connect", "refuses a file that cannot be parsed and reports the line", async () => {

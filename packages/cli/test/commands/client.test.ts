@@ -64,7 +64,7 @@ async function sendMcpRequest(token: string, method: string, params: JsonObject 
   return { status: response.status, result: JSON.parse(message).result as JsonObject };
 }
 
-const FILES: [string, string, string, (entry: string) => JsonObject][] = [
+const FILES: [string, string, string, (text: string) => JsonObject][] = [
   ["claude", ".claude.json", ".mcp.json", (text) => JSON.parse(text).mcpServers.backplane],
   [
     "codex",
@@ -344,7 +344,7 @@ test("refuses an invalid entry name and a folder that does not exist", async () 
   expect(await listActiveKeys("client:claude")).toEqual([]);
 });
 
-test("warns if no tool matches --tools", async () => {
+test("warns about a pattern of --tools that no tool matches", async () => {
   const { exit, err } = await runClient("connect", "claude", "--tools", "echo,nosuch_*");
   expect([exit, err]).toEqual([EXIT.ok, expect.stringContaining("No tool matches nosuch_* at present.")]);
   await runClient("disconnect", "claude");

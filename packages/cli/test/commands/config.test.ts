@@ -14,7 +14,7 @@ afterAll(() => gateway.close());
 
 const setConfig = (...argv: string[]) => gateway.backplane(["config", "set", ...argv]);
 
-test("stores a JSON value as JSON; any other value, and every value with --text, as text", async () => {
+test("stores JSON values as JSON, and other values, numbers that would lose digits and values with --text as text", async () => {
   expect(await setConfig("provider", "prod")).toEqual({ exit: EXIT.ok, out: "Set provider\n", err: "" });
   await setConfig("app.limits", '{"pages":3}');
   await setConfig("app.count", "30");

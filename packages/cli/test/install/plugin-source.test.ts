@@ -9,7 +9,7 @@ const KERNEL = JSON.stringify({ name: "k", "yaya.plugins.v1": { k: { category: "
 
 beforeAll(() => {
   cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
-  for (const name of ["package", "kernel", "both", "neither", "taken"]) mkdirSync(join(cwd, name));
+  for (const name of ["package", "kernel", "both", "neither"]) mkdirSync(join(cwd, name));
   writeFileSync(join(cwd, "package/vai-plugin.toml"), "");
   writeFileSync(join(cwd, "kernel/package.json"), KERNEL);
   writeFileSync(join(cwd, "both/vai-plugin.toml"), "");

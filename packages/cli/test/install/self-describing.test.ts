@@ -1,4 +1,4 @@
-/** Installing self-describing packages: tool files, an MCP server, instruments. */
+/** Self-describing packages (tool files, MCP servers, instruments) and skills: installation and reports about them. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";

@@ -41,7 +41,7 @@ function findProblem(text: string): string | null {
     const name = word.replace(/[.:]+$/, "");
     const next = command.commands.find((sub) => sub.name() === name || sub.aliases().includes(name));
     if (next === undefined) {
-      // A mention of the program or of a group, as in "the backplane command".
+      // Command names are in lower case; any other word is a placeholder or continues the sentence.
       return /^[a-z]/.test(name) ? `${commandPath(command)} has no command ${name}` : null;
     }
     command = next;

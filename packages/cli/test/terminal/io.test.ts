@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { describe, expect, test } from "vitest";
 import { waitForOutput } from "../support/wait-for-output.ts";
 
-/** Prints each signal that it receives, and exits on SIGTERM. */
+/** Starts a process that prints each signal that it receives and exits on SIGTERM. */
 function startSignalListener(same_key_press_ms: number) {
   const source = `
     import { processIo } from ${JSON.stringify(new URL("../../src/terminal/io.ts", import.meta.url).href)};

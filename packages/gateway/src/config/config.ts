@@ -150,7 +150,7 @@ export const GatewayConfigSchema = z.strictObject({
       stop_grace_ms: millis(1_500),
     })
     .prefault({}),
-  /** Days until finished rows are deleted; 0 keeps them. */
+  /** Days until finished rows, unused packages and artifacts are deleted; 0 keeps them. */
   retention: z
     .strictObject({
       jobs_days: days(7),

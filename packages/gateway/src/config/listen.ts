@@ -5,7 +5,10 @@ import type { GatewayConfig } from "./config.ts";
 
 type Listen = GatewayConfig["listen"];
 
-/** Throws when credentials would be sent unencrypted over a network, unless the operator has allowed it. */
+/**
+ * Throws if credentials would be sent unencrypted over a network, unless the operator has allowed it, or if only one of
+ * the two TLS files is configured.
+ */
 export function assertSafeListen(listen: Listen): void {
   const tls = listen.tls_cert !== undefined && listen.tls_key !== undefined;
   if ((listen.tls_cert === undefined) !== (listen.tls_key === undefined)) {

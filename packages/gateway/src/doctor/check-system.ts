@@ -170,7 +170,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   };
 }
 
-/** A new home has nothing to lose yet, so a missing backup alone is not a problem. */
+/** The status is always ok: a new home has nothing to lose yet, so a missing backup is only reported. */
 function checkBackup({ home }: GatewayConfig): DoctorCheck {
   const last = readLastBackup(home);
   const message =

@@ -48,7 +48,7 @@ function checksum(mark: object): number {
 
 const TAIL_BYTES = 1024 * 1024;
 
-/** One entry per line. The file is only ever opened for appending, so it can be append-only (`chattr +a`). */
+/** One entry per line. The file is written only by appending, so it can be append-only (`chattr +a`). */
 export function openAuditExport(home: string, path: string): AuditExport {
   const name = isAbsolute(path) ? path : join(home, path);
   let last_mark: AuditMark | "damaged" | null | undefined;

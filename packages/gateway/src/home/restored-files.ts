@@ -15,7 +15,7 @@ const FILES_FOLDER = "files";
 const LEFT_IN_PLACE = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
 interface RestorePlan {
-  /** The previous contents of the home. */
+  /** The entries of the home that are moved away. */
   previous: string[];
   restored: string[];
   /** The folder of the home to which the previous files are moved. */

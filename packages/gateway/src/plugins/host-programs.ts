@@ -9,7 +9,7 @@ import type { RunnerOptions } from "@backplane/runner";
 
 const TOOL_HOST = "@backplane/sdk/tool-host";
 const INSTRUMENT_HOST = "@backplane/sdk/instrument-host";
-/** A file of the Java package backplane.instruments, three folders below the source root. */
+/** A file of the Java package backplane.instruments, whose folder is two levels below the source root. */
 const JAVA_HOST = "@backplane/sdk/java-host";
 
 /** `cache` is the folder for compiled programs. */

@@ -1,8 +1,9 @@
 /**
  * A plugin inside the gateway process, wrapped by the network guard: calls to its methods and tools enter the guard,
  * calls to its context leave it. The plugin may connect to the hosts that the operator has allowed for it and, for a
- * model provider, to the hosts of its configured instances. The guard reads the instances when the plugin does, so that
- * both use the same ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
+ * model provider, to the default host of its vendor and the hosts of its configured instances. The guard reads the
+ * instances when the plugin does, so that both use the same ones. Each org and project has its own context, so that one
+ * org cannot reach the hosts of another.
  */
 
 import { addressOfUrl } from "@backplane/agent";
@@ -57,15 +58,15 @@ export function createInlinePlugin(
   const allow_list = allowList(allowed_domains);
   const vendor = new Set<string>();
   let log_quota = MAX_LOGGED_REFUSALS;
-  const createIdentity = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
+  const createIdentity = (listAllowed: () => readonly AllowedAddress[]): GuardedPlugin => {
     const allowedPrivate = () =>
-      instances().flatMap(({ address, private_allowed }) => (private_allowed ? [address] : []));
+      listAllowed().flatMap(({ address, private_allowed }) => (private_allowed ? [address] : []));
     return {
       name,
       allows(host, port) {
         const address = formatAddress(host, port);
         if (allow_list.allows({ host, port }) || vendor.has(address)) return true;
-        return instances().some((instance) => instance.address === address);
+        return listAllowed().some((allowed) => allowed.address === address);
       },
       addresses: (host, port) => check.addresses({ host, port }, allowedPrivate()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, allowedPrivate()),

@@ -1,6 +1,6 @@
 /**
  * Restricts the network access of reviewed code that runs inside the gateway (sandbox.class). A connection opened by a
- * plugin or one of its dependencies is refused unless the operator has allowed the host, and goes only to checked
+ * plugin or one of its dependencies is refused unless the plugin may connect to the host, and goes only to checked
  * addresses (sec.provider-egress). The guard protects against mistakes and misconfigured addresses. It is not a
  * security boundary: code in this process can deliberately bypass it, which is why inline plugins require the
  * operator's trust.
@@ -17,7 +17,7 @@ import { BackplaneError } from "@backplane/contract";
 
 export interface GuardedPlugin {
   name: string;
-  /** Whether the operator has allowed the host. Its addresses are checked separately. */
+  /** Whether the plugin may connect to the host and port. The addresses of the host are checked separately. */
   allows(host: string, port: number): boolean;
   /** The checked addresses of the host; rejects when none is allowed. */
   addresses(host: string, port: number): Promise<readonly string[]>;
@@ -82,7 +82,7 @@ function guardDatagrams(running: RunningPlugin): void {
   }
 }
 
-/** Redirects are not followed: they lead to hosts that nobody configured, which would receive the request's headers. */
+/** Redirects are not followed: they may lead to a host that nobody configured, which would get the headers. */
 function guardFetch(running: RunningPlugin): void {
   const original = globalThis.fetch;
   globalThis.fetch = async function fetch(input, init) {

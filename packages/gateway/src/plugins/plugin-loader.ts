@@ -1,7 +1,7 @@
 /**
  * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like all
  * others. An inline plugin is imported into this process behind the network guard; it requires the operator's trust and
- * cannot be stopped. A hosted plugin runs in its own sandboxed process.
+ * cannot be stopped. A hosted plugin runs in its own process, which `moduleHost` may start in a sandbox.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";

@@ -14,7 +14,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { installNetworkGuard } from "../../src/plugins/network-guard.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
 
-/** A plugin that can use every network API of Node. An event selects one by name. */
+/** A plugin that can open connections with several APIs of Node. An event selects one by name. */
 const pluginSource = (name: string, category: string, vendor: string) => `
 import dgram from "node:dgram";
 import http from "node:http";
@@ -253,7 +253,7 @@ test("does not guard gateway code called by a plugin, and installs one guard per
   expect(codeOf(refused)).toBe("policy.denied");
 });
 
-verifies("sec.provider-egress", "resolves a name once and connects to the checked address", async () => {
+verifies("sec.provider-egress", "connects only to the checked addresses of a name", async () => {
   // The same port on two addresses, only one of which counts as public here.
   const private_connections: string[] = [];
   const private_server = createServer((_request, response) => response.end("from inside"));
@@ -303,7 +303,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   }
 });
 
-test("refuses private addresses of an allowed host unless the operator allowed the destination", async () => {
+test("refuses private addresses of an allowed host if the operator has not allowed the destination", async () => {
   const { connectWith } = await loadDialler("tool", { allowed_domains: ["*"] });
   for (const api of APIS) expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
@@ -330,7 +330,7 @@ verifies(
     const allowed = await serve({ providers: [instance(address)] });
     const not_allowed = await serve({ providers: [instance()] });
     const allowed_elsewhere = await serve({ providers: [instance(`127.0.0.1:${other_address.port}`)] });
-    for (const instance of [allowed, not_allowed, allowed_elsewhere]) await instance.connectWith("instances");
+    for (const org of [allowed, not_allowed, allowed_elsewhere]) await org.connectWith("instances");
     for (const api of ["fetch", "http", "net"]) {
       const outcome = api === "fetch" ? "from outside" : "connected";
       expect([api, await allowed.connectWith(api)]).toEqual([api, outcome]);

@@ -38,7 +38,7 @@ Examples:
   backplane binding set postgres -- 'postgresql://app:\${db_password}@db.example.com/app'
   backplane binding set bind_... --name browser
 
-BINDING is a binding id, or a package or export that has exactly one binding.
+BINDING is a binding id, or a package, server or export that has exactly one binding.
 `;
 
 export function addBindingCommands(program: Command, toAction: ToAction): void {

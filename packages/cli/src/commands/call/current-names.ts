@@ -5,7 +5,7 @@ import type { CommandContext } from "../../context/context.ts";
 
 const AUDIT_PAGE = 200;
 
-/** Former names are those in the audit log, if the credential may read it, and the name of the server's package. */
+/** Former names are those in the newest audit entries, if the credential may read them, and that of the package. */
 export async function findCurrentNames(
   context: CommandContext,
   name: string,

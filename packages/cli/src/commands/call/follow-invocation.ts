@@ -83,7 +83,10 @@ export async function followInvocation(
   }
 }
 
-/** A call that was approved in time is limited by the gateway's own deadline only. */
+/**
+ * Also true if the record cannot be read. A call that was approved in time is limited only by the gateway's own
+ * deadline.
+ */
 async function isAwaitingApproval(context: CommandContext, id: string): Promise<boolean> {
   const read = context.client().invocations.get(id);
   const now = await read.catch(() => null);

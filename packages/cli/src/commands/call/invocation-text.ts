@@ -80,7 +80,7 @@ export function describeInvocation(invocation: Invocation): string {
   return parts.join("\n");
 }
 
-/** The version on trial that failed before the version above ran. */
+/** The version on trial that failed before the version in the field `package` ran. */
 function fallbackText({ fallback_from }: Invocation): string | undefined {
   if (fallback_from === undefined) return undefined;
   const { package_version, error } = fallback_from;

@@ -64,7 +64,7 @@ export async function printInvocations(context: CommandContext, options: ListOpt
     item.id,
     item.export_id,
     item.status,
-    // The call succeeded, but the tool reported an error as its result.
+    // `is_error`: the call succeeded, but the tool reported an error as its result.
     item.error?.code ?? (item.tool_result?.is_error === true ? "is_error" : null),
     classText(item),
     item.created_at,

@@ -136,7 +136,7 @@ async function suggestExport(
   });
 }
 
-/** The record is printed as data even if the call failed; the error is printed on stderr. */
+/** Prints the error of a failed call and hints on stderr, and returns the exit code. The record is already printed. */
 function report(context: CommandContext, { invocation, gave_up }: FollowedInvocation): number {
   // Plugins rarely report why a connection failed; the record does.
   const refused = refusedLines(invocation);
@@ -159,7 +159,10 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
 }
 
-/** Null if stderr repeats the message, as the stack trace of an uncaught error does; `invocation show` prints it. */
+/**
+ * Null if there is no stderr, or if stderr repeats the message, as the stack trace of an uncaught error does;
+ * `invocation show` prints it.
+ */
 function findUnprintedStderr(invocation: Invocation): string | null {
   const stderr = invocation.tool_result?.failure?.stderr;
   if (stderr === undefined) return null;

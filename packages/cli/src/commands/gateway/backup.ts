@@ -1,4 +1,4 @@
-/** `backup` and `restore`: one archive of everything that the gateway of this home stores. */
+/** `backup` and `restore`: one archive of the store, packages, artifacts, plugin data and configuration of a home. */
 import { resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";

@@ -130,7 +130,10 @@ async function readPackageNames(context: CommandContext): Promise<Map<string, st
   }
 }
 
-/** Without a running gateway the credential cannot be checked, which is not a failure. */
+/**
+ * Also checks the sandbox of the gateway, which is in the same response. Without a running gateway the credential
+ * cannot be checked, which is not a failure.
+ */
 async function checkCredential(context: CommandContext): Promise<DoctorRow[]> {
   try {
     const { sandbox } = await context.client().status();
@@ -221,7 +224,7 @@ function suggestFix(name: string, details: readonly HealthDetail[]): string {
   return commands.length === 0 ? `backplane plugin info ${name}` : commands.join(" && ");
 }
 
-/** One summary row, and one row for each binding with a problem. */
+/** One summary row for the active self-describing bindings, and one row for each of them with a problem. */
 async function checkBindings(context: CommandContext): Promise<DoctorRow[]> {
   const bindings = await listSelfDescribingBindings(context);
   const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
@@ -242,7 +245,7 @@ async function checkUpgrades(context: CommandContext): Promise<DoctorRow[]> {
   }));
 }
 
-/** A plugin that does not respond is reported by checkBindings. Without `probe` no stopped plugin is started. */
+/** A plugin that does not respond is reported by checkBindings. Stopped plugins are started only with `probe`. */
 async function checkInstruments(
   context: CommandContext,
   seconds: number,

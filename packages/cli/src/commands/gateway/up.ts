@@ -131,7 +131,7 @@ async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise
   });
 }
 
-/** The child of --detach. It writes one line to the descriptor for its parent: readiness, or the error. */
+/** Runs as the child of --detach. Writes one line to the descriptor for its parent: readiness, or the error. */
 async function runAsChild(context: CommandContext, options: UpOptions, fd: number): Promise<number> {
   let sent = false;
   const sendOnce = (document: object) => {

@@ -19,7 +19,7 @@ export interface McpBridge {
 
 type RequestId = string | number;
 
-/** How long requests in flight may still be answered after the client has closed stdin. */
+/** How long requests in flight, and then the end of the session, may take after the client has closed stdin. */
 const DRAIN_MS = 2_000;
 const RECONNECT_MS = 1_000;
 const VERSION_META = "io.modelcontextprotocol/protocolVersion";
@@ -192,7 +192,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   }
 }
 
-/** Returns the error text of a response that is not a JSON-RPC message. */
+/** Writes the messages of a response. Returns the text of an error that is not JSON-RPC or that has no id. */
 async function relay(response: Response, write: (line: string) => void): Promise<string | null> {
   const type = response.headers.get("content-type") ?? "";
   if (type.startsWith("text/event-stream") && response.body !== null) {
@@ -233,7 +233,7 @@ function statelessHeaders(message: Json): Record<string, string> | null {
   };
 }
 
-/** A header may contain visible ASCII only; other values are encoded as base64. */
+/** Returns visible ASCII, with spaces inside, unchanged. Other values, and values that look encoded, become base64. */
 function headerText(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith("=?base64?");
   return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;

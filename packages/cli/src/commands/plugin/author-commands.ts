@@ -52,7 +52,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
     .option("--insecure", "reach the registry without TLS; loopback needs no flag")
     .addHelpText(
       "after",
-      "\nLogins are those of `docker login` and `podman login` (~/.docker/config.json, credential helpers).\n",
+      "\nLogins are those of `docker login` (~/.docker/config.json and its credential helpers).\n",
     )
     .action(toAction(pushPlugin));
   plugin

@@ -35,7 +35,7 @@ export async function devPlugin(
   } finally {
     stopListening();
   }
-  // Only Ctrl-C ends the loop without an error.
+  // Only a signal, such as that of Ctrl-C, ends the loop without an error.
   return EXIT.interrupted;
 }
 

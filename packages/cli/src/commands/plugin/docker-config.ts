@@ -1,4 +1,4 @@
-/** Logins of `docker login`, `podman login` and their credential helpers, for `plugin push` and `plugin pull`. */
+/** The logins of `docker login` and its credential helpers, for `plugin push` and `plugin pull`. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { homedir } from "node:os";

@@ -115,7 +115,7 @@ async function installNpm(
   });
 }
 
-/** A package from a registry is not a server, and its bindings get their settings later. */
+/** A package from an OCI registry or the marketplace is not a server, and its bindings get their settings later. */
 function assertNoServerFlags(
   options: InstallOptions & { editable?: boolean },
   text: string,

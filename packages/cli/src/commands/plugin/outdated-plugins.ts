@@ -25,7 +25,10 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
   return undefined;
 }
 
-/** Only an installed version can be compared. For any other version, the suggested command installs it first. */
+/**
+ * Exports, permissions and configuration can be compared only with an installed version. For any other version only the
+ * provenance is compared, and the suggested command installs the version first.
+ */
 async function describeUpgrade(
   context: CommandContext,
   { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,

@@ -42,7 +42,7 @@ export function verifiedCell({ signature, provenance }: Pick<Package, "signature
   return verified.join(", ") || "-";
 }
 
-/** Bindings with their tools; empty for a package whose manifest lists its exports. */
+/** The bindings of this version with their tools; empty for a package whose manifest lists its exports. */
 export async function readBoundTools(context: CommandContext, installed: Package): Promise<BoundTools[]> {
   if (!isSelfDescribing(installed.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();

@@ -174,7 +174,7 @@ function describePending({ binding_id, package_version, rollout, held_upgrade }:
     : `${binding_id}: the upgrade to ${held_upgrade.package_version} is withdrawn.`;
 }
 
-/** The bindings that the command changes: those of the project, or with `--org-wide` those of the whole org. */
+/** The bindings that the command may change: those of the project, or with `--org-wide` those without a project. */
 async function listBindings(
   context: CommandContext,
   package_id: string,

@@ -57,7 +57,7 @@ async function chat(context: CommandContext, options: ChatOptions, id: string | 
   return await runScriptedChat(context, session, workspaceOf(options), messages, options.timeout);
 }
 
-/** Creates the session if ID does not exist. */
+/** Creates a session with --new, without ID, or if ID does not exist. */
 async function findOrCreateSession(
   context: CommandContext,
   options: ChatOptions,

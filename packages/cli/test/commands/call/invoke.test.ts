@@ -113,7 +113,7 @@ describe("invoke", () => {
     expect(err).toMatch(/^error\[timeout\]/);
   });
 
-  test("exits with 1 for an unbound export and explains how to bind it", async () => {
+  test("exits with 1 for an export without a binding and explains how to create one", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("backplane binding create");

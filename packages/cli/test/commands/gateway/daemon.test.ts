@@ -1,4 +1,4 @@
-/** `up` and `down` as real processes: readiness, signals, background mode. */
+/** `up` and `down`, mostly as real processes: readiness, signals, background mode; and `doctor` without a gateway. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

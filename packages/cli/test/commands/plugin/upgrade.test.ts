@@ -1,4 +1,4 @@
-/** Upgrading and rolling back a package. */
+/** Upgrades and rollbacks of bindings and packages, shares, `plugin outdated` and an upgrade that waits. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,7 +35,7 @@ function writeVersion(version: string): string {
 
 verifies(
   "upgrade.moves",
-  "upgrades every binding with its policy on `plugin install --bind`, and undoes it on `binding rollback`",
+  "upgrades bindings with their settings on `plugin install --bind` and `plugin upgrade`, and undoes it on rollback",
   async () => {
     const kit = await installKit(gateway);
     const { binding_id } = kit.echo!;

@@ -72,7 +72,7 @@ describe("show", () => {
   });
 });
 
-test("lists the newest sessions of a workspace", async () => {
+test("lists the sessions of a workspace, and limits the page with --limit", async () => {
   await gateway.backplane(["session", "chat", "else", "-m", "x", "--workspace", "other"]);
   const page = await gateway.json<{ items: Session[] }>(["session", "list", "--workspace", "other"]);
   expect(page.items.map((item) => item.id)).toEqual(["else"]);
