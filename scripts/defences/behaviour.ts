@@ -125,8 +125,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "providers: a configured plugin takes nothing from the environment",
     file: "packages/agent/src/providers/bootstrap.ts",
-    from: "if (rows.size > META_FIELDS) return rows;",
-    to: "if (rows.size < META_FIELDS) return rows;",
+    from: "if (rows.size > META_FIELD_COUNT) return rows;",
+    to: "if (rows.size < META_FIELD_COUNT) return rows;",
     tests: ["packages/agent/test/providers/bootstrap.test.ts"],
   },
   {

@@ -195,7 +195,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     from: "log.error({ err: error }, `${part} did not stop cleanly`);",
     to: "log.error({ err: error }, `${part} did not stop cleanly`);\n      throw error;",
     tests: ["packages/kernel/test/lifecycle.test.ts"],
-    only: "while the disk of the store fails",
+    only: "while the store rejects leases and jobs",
   },
   {
     defence: "disk: the gateway keeps running when the log is on a full disk",

@@ -81,8 +81,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "http: an Idempotency-Key covers the settings of an archive",
     file: "packages/api/src/routes/installations.ts",
-    from: "archive, { settings, ...query });",
-    to: "archive, query);",
+    from: "            settings,\n            ...query,\n",
+    to: "            ...query,\n",
     tests: ["packages/api/test/routes/installations.test.ts"],
   },
 ];

@@ -32,7 +32,7 @@ import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
 import { findSuccessor } from "./open/find-successor.ts";
 import { createDeliveries } from "./outbox/deliveries.ts";
-import { eventPosition, watchEvents } from "./outbox/watch-events.ts";
+import { readEventPosition, watchEvents } from "./outbox/watch-events.ts";
 import { createReplay } from "./replay/replay.ts";
 import { TrialWatch } from "./trials/trial-watch.ts";
 
@@ -81,7 +81,7 @@ export interface DoorModule {
   stop(): Promise<void>;
 }
 
-/** Tool usage is counted over this many of the latest calls in a scope. */
+/** Tool usage is counted over this many of the latest calls of each project. */
 const LATEST_CALLS = 5_000;
 
 export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): DoorModule {
@@ -194,7 +194,7 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
         },
       },
       events: {
-        position: () => eventPosition(deps),
+        position: () => readEventPosition(deps),
         watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop),
       },
       deliveries: createDeliveries(deps, changes),

@@ -92,7 +92,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     from: "if (in_progress < limit && this.#in_progress < this.#concurrency) return true;",
     to: "if (this.#in_progress < this.#concurrency) return true;",
     tests: DELIVER_TESTS,
-    only: "does not delay other hooks",
+    only: "does not delay a hook while other hooks hang",
     hangs: true,
   },
   {

@@ -23,7 +23,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a project's binding replaces the org's for deliveries too",
     file: DISPATCH,
-    from: "const binding = pickBinding(versions, event_id);\n    if (binding !== null) picked.push(binding);",
+    from: "const bound = pickBinding(versions, event_id);\n    if (bound !== null) picked.push(bound);",
     to: "void event_id; picked.push(...versions);\n    void pickBinding;",
     tests: DISPATCHER_TESTS,
   },

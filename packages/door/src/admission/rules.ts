@@ -25,7 +25,7 @@ import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
 import { findPermission } from "./lasting-permission.ts";
 
-/** The input of a rule: a call that was opened, or a call that a listing or `policy explain` only considers. */
+/** The input of a rule: an opened call, a request to an MCP server, or a call that a listing or explanation assumes. */
 export type RuleInput = Pick<
   Opened,
   "caller" | "plan" | "policy" | "context" | "input" | "issues" | "hits" | "depth" | "row" | "root"
@@ -202,7 +202,7 @@ export const RULES: readonly Rule[] = [
       const origin = originOf(plan.bound);
       if (policy.origins.has(origin)) return PASS;
       return deny("policy.denied", `The policy allows no tools of the origin ${origin}.`, {
-        fix: `An admin can allow it: ${commandToAllow("allowed_origins", policy.origins, origin)}`,
+        fix: `An admin can allow it: ${buildAllowCommand("allowed_origins", policy.origins, origin)}`,
       });
     },
   },
@@ -220,7 +220,7 @@ export const RULES: readonly Rule[] = [
         });
       }
       return deny("policy.denied", `The policy allows no tools of the category ${category}.`, {
-        fix: `An admin can allow it: ${commandToAllow("allowed_tool_categories", policy.categories, category)}`,
+        fix: `An admin can allow it: ${buildAllowCommand("allowed_tool_categories", policy.categories, category)}`,
       });
     },
   },
@@ -318,7 +318,7 @@ export const RULES: readonly Rule[] = [
     name: "approval",
     about: "neither the tool nor its binding requires approval of every call",
     decide(call, grant, state, allow_rules) {
-      const reason = requiredApproval(call);
+      const reason = findRequiredApproval(call);
       return reason === null ? PASS : askUnlessAllowed(call, grant, state, allow_rules, reason);
     },
   },
@@ -385,11 +385,11 @@ function describeInput({ export: item, bound }: RuleInput["plan"]): string | nul
   }
 }
 
-function commandToAllow(field: string, allowed: ReadonlySet<string>, added: string): string {
+function buildAllowCommand(field: string, allowed: ReadonlySet<string>, added: string): string {
   return `backplane policy set ${field} '${JSON.stringify([...allowed, added])}'`;
 }
 
-function requiredApproval({ plan, context, caller }: RuleInput): string | null {
+function findRequiredApproval({ plan, context, caller }: RuleInput): string | null {
   const { export: item, bound } = plan;
   if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
   if (bound.binding.policy.approval !== "always") return null;

@@ -1,9 +1,9 @@
 /**
  * Applies the policy for tools to the resources and prompts of MCP servers (mcp.server, instr.origins). To the policy,
  * a server's resources are one tool `mcp_<server>_resources` and its prompts are `mcp_<server>_prompts`: read_only, of
- * low risk and of the origin mcp. The admission rules apply to these requests as they do to calls. If a rule asks,
- * reading needs a person's approval, listing is allowed, and every other request is refused because it cannot wait for
- * an answer.
+ * low risk and of the origin mcp. The admission rules apply to these requests as they do to calls, but allow rules do
+ * not. If a rule asks, reading needs a person's approval, listing is allowed, and every other request is refused
+ * because it cannot wait for an answer.
  */
 
 import {

@@ -208,7 +208,7 @@ export function buildRuleFromAnswer(
     covers: covers === "server" ? "server" : "tool",
     tool: covers === "server" ? null : approval.tool,
     package_id: approval.package_id,
-    arguments: covers === "arguments" ? exactConditions(approval.input) : null,
+    arguments: covers === "arguments" ? buildExactConditions(approval.input) : null,
     other_arguments: covers !== "arguments",
     max_risk: highestRuleRisk([approval.risk]),
     grant: narrowGrant(call.plan, call.ceiling, call.scope).grant,
@@ -221,7 +221,7 @@ export function buildRuleFromAnswer(
 }
 
 /** Conditions that only these arguments meet. */
-function exactConditions(input: Json): Record<string, ArgumentCondition> {
+function buildExactConditions(input: Json): Record<string, ArgumentCondition> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw invalidFieldError(
       "covers",

@@ -1,7 +1,7 @@
 /**
- * Approvals on the bus (approval.flow). Requests and cancellations are published on the reserved kernel session,
- * because the session that needs the approval may be blocked until a person has answered. Answers from adapters also
- * arrive on the bus and pass the same checks as answers over HTTP.
+ * Approvals on the bus (approval.flow). Requests, cancellations and answers over HTTP are published on the reserved
+ * kernel session, because the session that needs the approval may be blocked until a person has answered. Answers from
+ * adapters arrive on the bus and pass the same checks as answers over HTTP.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * Answers to approvals. An approval is answered once, while it is pending. An answer that contains a digest is accepted
- * only if that is the digest of the approval.
+ * Approvals and session grants as clients see them. An approval is answered once, while it is pending. An answer that
+ * contains a digest is accepted only if that is the digest of the approval.
  */
 
 import {
@@ -78,7 +78,11 @@ export function createApprovals(
   ): Promise<LastingConsent> {
     if (response === "approve" || response === "reject") {
       if (covers === undefined) return {};
-      throw invalidFieldError("covers", `The response ${response} covers only this call. Leave out covers.`);
+      throw invalidFieldError(
+        "covers",
+        `The response ${response} covers only this call.`,
+        "Leave out covers.",
+      );
     }
     if (response === "approve_for_session" && approval.session_id === null)
       throw invalidFieldError(
@@ -161,10 +165,10 @@ export function createApprovals(
   };
 }
 
-function invalidFieldError(field: string, message: string): BackplaneError {
+function invalidFieldError(field: string, message: string, fix = "Answer with approve."): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${field}`, message }] },
-    fix: "Answer with approve.",
+    fix,
   });
 }
 

@@ -179,7 +179,7 @@ export function approvalOutcomeOf(approval: Approval): ApprovalOutcome {
   }
 }
 
-/** Writes the end of an approval with its event. Resolves with false if it had ended before. */
+/** Writes the end of an approval with its event and audit entry. Resolves with false if it had ended before. */
 export async function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,

@@ -87,7 +87,7 @@ export class Authority {
       code: "binding.not_active",
       message: `The binding ${binding_id} ${bound === null ? "was removed" : "is disabled"}.`,
       details: { binding_id },
-      fix: `backplane binding enable ${binding_id}`,
+      fix: bound === null ? "Bind the export again." : `backplane binding enable ${binding_id}`,
     };
   }
 

@@ -1,7 +1,7 @@
 /**
- * Enforces max_concurrency per binding (bind.concurrency). A call first joins the local queue, which is bounded, and
- * then gets one of the binding's slots. Slots are leases in the store: gateways share one count, and the slots of a
- * dead gateway become free when they expire. Each node serves its queue in order.
+ * Enforces max_concurrency per binding, or per tool of a binding of a whole package (bind.concurrency). A call first
+ * joins the local queue, which is bounded, and then gets one of the slots. Slots are leases in the store: gateways
+ * share one count, and the slots of a dead gateway become free when they expire. Each node serves its queue in order.
  *
  * A released slot passes directly to the next call in the queue. A slot that was held for more than a second is
  * released to the store first, so that a busy node does not starve the others.
@@ -29,7 +29,7 @@ interface ConcurrencyLimit {
   timer: Timer | null;
 }
 
-/** The position of one call in the queue of its binding, and later its slot. */
+/** The position of one call in the queue, and later its slot. */
 export interface SlotReservation {
   /** Resolves with true once the slot is held, or with false if `deadline` (monotonic) or an interrupt comes first. */
   acquire(deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<boolean>;

@@ -79,7 +79,7 @@ export class LiveCall {
   /** Whether the code of the plugin may have seen the call, in any attempt. */
   dispatched = false;
   /** How many attempts the call had with a version on trial before it fell back to the previous version. */
-  earlier_attempts = 0;
+  attempts_before_fallback = 0;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
   /** Protocol violations that the gateway found itself, in addition to those that the runner counts. */
@@ -88,7 +88,7 @@ export class LiveCall {
   execution: ExecutionPlan | null = null;
   /** How often the harness was started since its last checkpoint. */
   starts = 0;
-  /** Whether this node has found that another gateway continues the call. */
+  /** Whether this node has found that the call has ended or that another gateway continues it. */
   lost = false;
   /** Whether the events of the harness are published on its session. */
   publishes_events = false;

@@ -16,7 +16,7 @@ export interface RootCaller {
   actor: string;
   /** The role of the root. The role of a delegated call is derived, and no operator can disable it. */
   role: Role;
-  /** Set when the key, or a binding between the root and the call, was revoked. */
+  /** Set when the key was revoked or has expired, or when a binding between the root and the call was revoked. */
   revoked: Revocation | null;
 }
 

@@ -121,8 +121,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const listed_tools: ListedTool[] = [];
     let search: ListedTool | null = null;
     for (const { name, origin, plan } of winners.values()) {
-      const is_for_admins = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const listing_denial = is_for_admins ? ADMINS_ONLY : findListingDenial(caller, plan, policy);
+      const lacks_admin = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
+      const listing_denial = lacks_admin ? ADMINS_ONLY : findListingDenial(caller, plan, policy);
       const denial = listing_denial ?? findLoadError(plan);
       const view = getSharedView(plan);
       const tool = buildOfferedTool(view, origin, plan, policy, deps.isLegacy(plan.bound));
@@ -137,7 +137,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       else listed_tools.push({ tool, entry });
     }
     deferByProfile(listed_tools, caller, policy);
-    // Without the search tool a deferred tool could not be found. A plugin is a program, and lists cost it no tokens.
+    // Without the search tool a deferred tool could not be found. A key that specifies tools lists the tools that its
+    // creator chose. A plugin is a program, and lists cost it no tokens.
     const has_budget = search !== null && caller.tools === undefined && caller.delegation === undefined;
     if (has_budget && exceedsBudget(listed_tools, policy))
       deferByBudget(listed_tools, policy, await readRecentUsage(scope));
@@ -154,7 +155,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
           fix: findCollisionFix(candidate, holder),
         }),
       );
-      warnOnce(scope, candidate, status, reason);
+      logOnce(scope, candidate, status, reason);
     }
     entries.sort(compareEntries);
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
@@ -173,8 +174,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     return usage;
   }
 
-  /** Warns once per tool and reason, because the catalog is read again often. */
-  function warnOnce(
+  /** Logs each tool and reason once per scope, because the catalog is read again often. */
+  function logOnce(
     scope: Scope,
     { name, package_id }: PlannedCandidate,
     status: string,

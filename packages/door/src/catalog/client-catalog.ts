@@ -1,6 +1,6 @@
 /**
  * The catalog for clients outside the loop: the tools that a caller is offered, the others with the reason why they
- * are not, and notifications of changes. Everything is read from the same snapshots that turns use.
+ * are not, and notifications of changes. The tools in the catalog are read from the same snapshots that turns use.
  */
 
 import { BackplaneError, type CatalogEntry, type MaybePromise, mapMaybe } from "@backplane/contract";

@@ -110,7 +110,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       const row = await store.invocations.get(caller.scope, invocation_id);
       if (row === null) throw new BackplaneError("invocation.not_found");
       const bound = await store.bindings.get(caller.scope, row.binding_id);
-      // A process of an org-wide binding serves all projects, so a frame without a call may belong to any project.
+      // The processes of an org-wide binding serve all projects, so a frame without a call may belong to any project.
       const only_calls = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
       const frames = recordings.get(row.binding_id)?.frames ?? [];
       const items = frames.filter((frame) => belongsToCall(frame, row, only_calls));

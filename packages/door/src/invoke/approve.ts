@@ -39,7 +39,7 @@ class ApprovedCall {
     this.grant = admitted.grant;
     this.pool_key = admitted.pool_key;
     // The runner distinguishes the runs of one call by this number.
-    this.attempt = (admitted.call.delivery?.attempt ?? 1) + live.earlier_attempts;
+    this.attempt = (admitted.call.delivery?.attempt ?? 1) + live.attempts_before_fallback;
     this.token = token;
     this.reservation = reservation;
   }

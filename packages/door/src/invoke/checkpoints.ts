@@ -42,7 +42,7 @@ export function createCheckpointWriter(
       const saved = await door.store_wait.run("a checkpoint", () =>
         executions.saveCheckpoint(row.execution_id, call, checkpoint as unknown as HarnessCheckpoint),
       );
-      // Another gateway continues the execution. Its record must not show events that this call adds.
+      // The call has ended or continues on another gateway. Its record must not get further events from here.
       if (!saved) live.lost = true;
       else {
         live.starts = 0;

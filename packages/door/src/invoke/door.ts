@@ -48,7 +48,8 @@ export interface Door {
 }
 
 /**
- * Gives a call the gateway's own model for the sampling requests from its plugin, or null if its binding has no access.
+ * Returns a function that answers sampling requests from the plugin of a call with the gateway's own model, or null if
+ * the binding has no access to it.
  */
 export type SamplingAccess = (
   door: Door,
@@ -56,7 +57,7 @@ export type SamplingAccess = (
   caller: SamplingCaller,
 ) => ((params: JsonObject) => Promise<Json>) | null;
 
-/** The call during which the server requests sampling, and who made it. */
+/** The caller, the context and the binding of the call during which the plugin requests sampling. */
 export interface SamplingCaller {
   caller: Caller;
   context: CallContext;

@@ -140,10 +140,10 @@ async function recordFallback(
     remaining_ms,
   );
   if (!is_owner) return { kind: "end", ending: null };
-  live.earlier_attempts += retries - row.retry_count + 1;
+  live.attempts_before_fallback += retries - row.retry_count + 1;
   live.remaining_ms = remaining_ms;
   live.violations += ending.violations;
-  // A call that was resumed has no client that could answer requests from the plugin.
+  // As in `invoke`: a call that was resumed from its row has no access to the model.
   if (opened.row === null)
     live.sample = door.samplingAccess(door, live, { caller, context, bound: plan.bound });
   Object.assign(row, next);

@@ -276,9 +276,9 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 
 /**
  * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
- * that never reached the plugin's code is retried for every effect class, if its error code is retryable or the process
- * started too slowly. A `failed` from the plugin's code is never retried. Hook deliveries are retried by the outbox
- * instead, and a harness follows `mayRestart`.
+ * that never reached the plugin's code is retried for every effect class, if its code is a retryable one of the wire
+ * other than `timeout` and `crash_loop`, or if the process started too slowly. A `failed` from the plugin's code is
+ * never retried. Hook deliveries are retried by the outbox instead, and a harness follows `mayRestart`.
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;
@@ -334,7 +334,7 @@ export function buildRunRequest(
       runtime: pack.manifest.runtime,
     },
     export_id: row.export_id,
-    ...nativeNameOf(call.plan.export),
+    ...dialectFieldsOf(call.plan.export),
     op: OPS[row.export_kind],
     ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
     body,
@@ -347,7 +347,7 @@ export function buildRunRequest(
   };
 }
 
-function nativeNameOf(item: PluginExport): Pick<RunRequest, "native_name" | "param_headers"> {
+function dialectFieldsOf(item: PluginExport): Pick<RunRequest, "native_name" | "param_headers"> {
   if (item.kind !== "tool") return {};
   const { tool_name, native_name = tool_name, param_headers } = item.tool;
   return {

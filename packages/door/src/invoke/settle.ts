@@ -112,7 +112,7 @@ function buildFinalRow(
   return final;
 }
 
-/** Waits until the node that owns the row now has ended it. A gateway that is stopping returns the row unchanged. */
+/** Waits until the node that owns the row now has ended it. A gateway that is stopping does not wait. */
 async function waitForOtherNode(door: Door, last_known: InvocationRow): Promise<InvocationRow> {
   for (;;) {
     const row = await readRow(door, last_known);

@@ -69,8 +69,8 @@ function publishEvents(door: Door, live: LiveCall): void {
 }
 
 /**
- * Whether the process crashed or reported a retryable failure. A restarted harness finds its child runs by their keys,
- * so no run is started twice.
+ * Whether the harness reported a retryable failure, or its process failed with a retryable error such as a crash. A
+ * restarted harness finds its child runs by their keys, so no run is started twice.
  */
 export function mayRestart({ status, error }: RunOutcome): boolean {
   if (status === "retryable_failure") return true;

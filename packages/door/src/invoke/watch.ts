@@ -79,7 +79,7 @@ async function* watchLive(
         last = event.seq;
         yield event;
       } else if (ended !== null) {
-        // A call with a durable approval is not settled when the gateway stops; the reader can continue afterwards.
+        // A gateway that stops releases calls that can continue later, such as those with a durable approval.
         if (isTerminal((ended as Invocation).status)) yield { settled: ended };
         return;
       } else await wake.wait();

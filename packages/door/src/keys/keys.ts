@@ -71,7 +71,7 @@ export function createKeys(
     });
   }
 
-  /** Throws for a key with limits at the model endpoints, which could otherwise create a key without them. */
+  /** Throws for a key with limits at the model endpoints, which could otherwise create one without. Admin keys may. */
   async function checkLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
     const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
     if (own_limits === undefined || caller.admin) return requested;

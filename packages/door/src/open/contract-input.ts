@@ -1,6 +1,6 @@
 /**
- * Checks the input of a hook or compactor that is called directly. The fields are those that spec/protocol.md promises
- * to the plugin, so a plugin is never started for a request that lacks them. Further fields are passed on.
+ * Checks the input of a compactor, and of a hook that is called directly. The fields are those that spec/protocol.md
+ * promises to the plugin, so a plugin is never started for a request that lacks them. Further fields are passed on.
  */
 
 import { isObject, type Json, type PluginExport } from "@backplane/contract";

@@ -416,7 +416,7 @@ function notUsableError(export_id: string, candidates: readonly BoundPackage[]):
   return new BackplaneError(
     "export.not_found",
     candidates.length === 0
-      ? `No binding makes ${export_id} usable here.`
+      ? `No binding offers an export named ${export_id}.`
       : `No active binding of ${export_id} accepts this call.`,
   );
 }

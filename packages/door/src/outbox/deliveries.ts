@@ -1,4 +1,7 @@
-/** Deliveries as clients see them: dead ones are replayed or discarded, and a hook is tried with an example event. */
+/**
+ * Deliveries as clients see them: they are listed, dead ones are replayed, pending and dead ones are discarded, and a
+ * hook is tried with an example event.
+ */
 
 import {
   BackplaneError,

@@ -15,7 +15,7 @@ export interface OpenedDelivery {
   withdrawn: boolean;
 }
 
-/** The deliveries of a lane that have not ended. */
+/** How many deliveries of a lane have not ended. */
 interface LaneUse {
   /** Deliveries that are opening or active. */
   in_progress: number;

@@ -240,8 +240,8 @@ function selectBindings(hooks: readonly BoundPackage[], event_id: string): Bound
   }
   const picked: BoundPackage[] = [];
   for (const versions of versions_by_hook.values()) {
-    const binding = pickBinding(versions, event_id);
-    if (binding !== null) picked.push(binding);
+    const bound = pickBinding(versions, event_id);
+    if (bound !== null) picked.push(bound);
   }
   return picked;
 }

@@ -11,8 +11,8 @@ const POLL_MS = 15_000;
 /** Batches notifications, because every commit of every tenant sends one. */
 const BATCH_MS = 20;
 
-/** Returns the seq up to which the outbox is complete. */
-export function eventPosition({ store }: Pick<KernelDeps, "store">): Promise<number> {
+/** Resolves to the seq up to which the outbox is complete. */
+export function readEventPosition({ store }: Pick<KernelDeps, "store">): Promise<number> {
   return store.outbox.cursor(HOOKS_CONSUMER);
 }
 
@@ -29,7 +29,7 @@ export async function* watchEvents(
   try {
     while (!stop.aborted) {
       // Read before the events: up to this seq the outbox is complete, so a scope without events can skip ahead.
-      const complete_up_to = await eventPosition(deps);
+      const complete_up_to = await readEventPosition(deps);
       const events = await outbox.read(last, PAGE_SIZE, scope);
       for (const { from_hook: _from_hook, ...event } of events) {
         last = event.seq;

@@ -204,7 +204,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     operation: Operation,
   ): Promise<ReplayedCall> {
     const base = { invocation_id: row.id, export_id: row.export_id, differences: [], attempts: [] };
-    const skipped = (result: ReplayedCall["result"], reason: string): ReplayedCall => ({
+    const withoutComparison = (result: ReplayedCall["result"], reason: string): ReplayedCall => ({
       ...base,
       result,
       reason,
@@ -212,12 +212,12 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
       candidate_ms: null,
     });
     if (selectExport(candidate, row.export_id) === null)
-      return skipped("failed", `The candidate does not have the tool ${row.export_id}.`);
+      return withoutComparison("failed", `The candidate does not have the tool ${row.export_id}.`);
     const current_run = await runOnce(caller, current, plans, row, operation);
-    if (typeof current_run === "string") return skipped("skipped", current_run);
+    if (typeof current_run === "string") return withoutComparison("skipped", current_run);
     const candidate_run = await runOnce(caller, candidate, plans, row, operation);
     if (typeof candidate_run === "string")
-      return { ...skipped("changed", candidate_run), current_ms: current_run.ms };
+      return { ...withoutComparison("changed", candidate_run), current_ms: current_run.ms };
     const expected = new Set(current_run.attempts.map(({ host, port }) => `${host}:${port}`));
     return {
       ...base,

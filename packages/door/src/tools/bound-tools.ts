@@ -33,7 +33,7 @@ const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
 export interface DoorBindings extends BindingSource {
   /** The tools of the gateway and of loaded plugins, bound in this scope. */
   kernelTools(scope: Scope): BoundPackage[];
-  /** The tool behind such a binding, or null if its plugin is not loaded. */
+  /** The tool behind such a binding; null for any other binding, and if the plugin is not loaded. */
   tool(binding_id: string): RegisteredTool | null;
 }
 
@@ -73,7 +73,7 @@ export function withKernelTools(
     findCandidates(scope, export_id, package_id) {
       const kernel_tools: BoundPackage[] = [];
       for (const tool of [core.get(export_id), tools.get(export_id)]) {
-        if (tool != null && (package_id === undefined || package_id === packageId(tool)))
+        if (tool != null && (package_id === undefined || package_id === packageIdOf(tool)))
           kernel_tools.push(bindTool(tool, scope));
       }
       // No stored package has this publisher.
@@ -93,17 +93,17 @@ export function coreBindingId(name: string): string {
   return `${PREFIX.core}${name}`;
 }
 
-function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
+function bindingIdOf({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
   return `${origin === "core" ? PREFIX.core : PREFIX.kernel}${spec.name}`;
 }
 
-function packageId({ plugin, origin }: RegisteredTool): string {
+function packageIdOf({ plugin, origin }: RegisteredTool): string {
   return `${origin === "core" ? CORE_PUBLISHER : PUBLISHER}/${plugin}`;
 }
 
 function buildBoundTool(tool: RegisteredTool, org_id: string): BoundPackage {
   const { spec, version, generation } = tool;
-  const package_id = packageId(tool);
+  const package_id = packageIdOf(tool);
   const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : EPOCH;
   const timeout = spec.timeout_ms ?? INVOCATION_LIMITS.default_timeout_ms;
   const pack: Package = {
@@ -148,7 +148,7 @@ function buildBoundTool(tool: RegisteredTool, org_id: string): BoundPackage {
     installed_by: "kernel",
   };
   const binding: Binding = {
-    binding_id: kernelBindingId(tool),
+    binding_id: bindingIdOf(tool),
     package_id,
     package_version: version,
     export_id: spec.name,

@@ -1,8 +1,8 @@
 import type { AllowRuleRow } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { findPermission } from "../../src/admission/lasting-permission.ts";

@@ -16,7 +16,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const content = manifest([toolExport("ask", {}, { requires_approval: true }), toolExport("read")]);
 const setPolicy = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 
-/** A call that awaits approval. */
+/** Starts a call that awaits approval. `answer` approves it and resolves to the ended call. */
 async function startWaitingCall(fixture: TestKernel, caller: Caller) {
   const ticket = await fixture.kernel.invocations.invoke(caller, { export_id: "ask" });
   return {

@@ -1,9 +1,9 @@
 import { type Binding, type Grant, type Package, type Policy, RISK_CONTEXTS } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import type { ExportPlan, RuleHit } from "@backplane/registry";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { describe, expect, test } from "vitest";
 import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { admit, recheck } from "../../src/admission/admit.ts";
@@ -110,7 +110,7 @@ test("applies the admission rules in this order", () => {
   ]);
 });
 
-test("gives the reason of the first rule that asks, and refuses if a later rule denies", () => {
+test("reports the first rule that asks, and refuses if a later rule denies", () => {
   const asks = toolExport("t", {}, { requires_approval: true, effect_class: "unknown" });
   const call = { context: "conversation" } as const;
   expect(decide({ item: asks, call })).toBe("ask: approval");

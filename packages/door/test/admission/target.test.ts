@@ -1,6 +1,6 @@
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 

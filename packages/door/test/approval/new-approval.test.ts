@@ -1,4 +1,4 @@
-/** The row of an approval and its events. */
+/** New approvals: their brief, their events, a new one after a change, and none while a session approval holds. */
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createRevocableKey } from "../authority/revocable-key.ts";

@@ -70,7 +70,7 @@ verifies(
     const again = await session.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
     expect((await again.settled).status).toBe("completed");
     expect(await pending()).toEqual([]);
-    // The other workspace can use the name as soon as its session is idle.
+    // The name is free for the other workspace shortly after the turn in the first one has ended.
     await until(() =>
       session.kernel.runs.start(caller, { session_id: "s1", workspace: "two", input }).then(
         () => true,

@@ -1,8 +1,9 @@
 /** The catalog as clients see it. */
+
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 
 const writer = toolPlugin("writer", {

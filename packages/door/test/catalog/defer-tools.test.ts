@@ -1,8 +1,8 @@
 /** Which tools are deferred: the profile of a key, the budget of the policy, and how often a tool was called. */
 import type { Caller } from "@backplane/ports";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 

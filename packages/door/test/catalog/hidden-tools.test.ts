@@ -1,9 +1,9 @@
-/** Tools that are bound but not in the catalog are listed with the reason and the fix. */
+/** Tools that are bound but not in the catalog, or not offered, are listed with the reason or the fix. */
 import type { Json, ManifestToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 
 const SERVER = manifest([], {
@@ -61,7 +61,7 @@ test("lists a tool with a changed definition as held, with its accepted text, un
   expect((await kernel.catalog.get(user, "today")).map(({ status }) => status)).toEqual(["offered"]);
 });
 
-test("lists tools whose binding accepts no calls, with the reason and the fix", async () => {
+test("lists tools whose binding accepts no calls, with the fix", async () => {
   const fixture = await createTestKernel();
   const { bindings, catalog } = fixture.kernel;
   const slot = { secret_slots: ["api_key"] };

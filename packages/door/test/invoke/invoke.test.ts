@@ -1,10 +1,10 @@
 import { codeOf, type InvokeBody } from "@backplane/contract";
 import { InvocationSchema } from "@backplane/contract/schema";
 import type { Caller, InvocationRow } from "@backplane/ports";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";

@@ -122,7 +122,7 @@ test("admits recovered calls again with no wider grant", async () => {
   expect(third.runner.requests).toHaveLength(0);
 });
 
-test("delivers a hook interrupted from its job after a crash and ends the row of the first attempt", async () => {
+test("delivers an event again from its job after a crash, and ends the row of the interrupted attempt", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...exportReference("notify"), org_wide: true });

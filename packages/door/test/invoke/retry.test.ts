@@ -56,7 +56,8 @@ verifies(
     fixture.runner.script = () => ended("failed", "plugin_failed");
     expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
     expect(requests).toHaveLength(1);
-    // A hook's ack is a success. Every outcome but ack and failed is delivered again under the same id.
+    // A hook's ack is a success. After any outcome but ack and the hook's own `failed`, the event is delivered again
+    // under the same id.
     const deliveries: { delivery_id: unknown; attempt: unknown }[] = [];
     const outcomes = [endRetryable, () => ended("failed", "timeout"), () => ok(null)];
     fixture.runner.script = ({ request }) => {
@@ -80,7 +81,7 @@ function exportReference(export_id: string) {
   return { package_id: "acme/devkit", package_version: "0.1.0", export_id };
 }
 
-test("retries a retryable failure for every effect class if the call never reached the plugin", async () => {
+test("retries a failure with a retryable code, even of a non-idempotent write, if the call never reached the plugin", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
   const codes = ["crashed", "backpressure"];
@@ -111,7 +112,7 @@ test("retries a retryable failure for every effect class if the call never reach
   expect(fixture.runner.requests).toHaveLength(3);
 });
 
-test("retries retryable_failure before dispatch for every effect class, with pauses that double", async () => {
+test("retries retryable_failure before dispatch, even of a non-idempotent write, with pauses that double", async () => {
   const fixture = await createTestKernel({ host: { retry: { max_attempts: 4, base_ms: 7 } } });
   await fixture.bind(content, { export_id: "post" });
   const pauses: number[] = [];

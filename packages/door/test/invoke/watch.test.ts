@@ -50,7 +50,7 @@ test("sends watchers every event once and in order, then the settled record", as
   expect(await collectEvents(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
 });
 
-test("delivers all events to a slow watcher without delaying the call", async () => {
+test("delivers all events to a slow watcher whose queue overflows", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("flood")]));
   let flood = () => {};

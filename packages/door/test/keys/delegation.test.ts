@@ -1,4 +1,4 @@
-/** Delegated tokens on a node other than the one that created them, and after they expire. */
+/** Delegated tokens on a node other than the one that created them, after they expire, and outside their process. */
 import { openSqliteStore } from "@backplane/store";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";

@@ -1,9 +1,9 @@
 /** Which binding, context and limits a call gets before it is admitted. */
 import type { Json } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { describe, expect, test } from "vitest";
 
 const plugin = (more: Partial<NonNullable<Caller["delegation"]>> = {}): Caller => ({

@@ -177,7 +177,7 @@ test("keeps one timer in an idle kernel", async () => {
   expect(fixture.clock.timers).toBe(1);
 });
 
-test("does not delay other hooks while one hangs", async () => {
+test("does not delay a hook while other hooks hang", async () => {
   const fixture = await createTestKernel({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
   const hooks = [...hanging, "notify"].map((id) => hookExport(id, ["invocation.settled"]));

@@ -21,7 +21,7 @@ const WRITE = toolExport("write", {}, { effect_class: "non_idempotent_write" });
 const EXPORTS = [READ, WRITE];
 const result = (structured_output: Json): Json => ({ content: [], structured_output });
 
-/** By version: what the tool `read` returns for an input. */
+/** The result of the tool `read` for an input, by version. */
 type ResultsByVersion = Record<string, (input: Json) => Json | RunOutcome>;
 
 async function createRecordedKernel(results: ResultsByVersion, exports = EXPORTS) {
@@ -247,7 +247,7 @@ test("refuses a replay without the sandbox, of an unknown package, or by a calle
   await expect(replay(off, candidate)).rejects.toMatchObject({ code: "sandbox.unavailable" });
 });
 
-/** Describes a tool without hints and a tool whose read-only hint `hinted` gives for each description in turn. */
+/** Describes a tool without hints, and a tool whose read-only hint is the next value of `hinted` each time. */
 function describeServer(fixture: TestKernel, hinted: readonly boolean[]): void {
   let described = 0;
   fixture.runner.description = () => {
@@ -277,7 +277,7 @@ async function createServerKernel(hinted: readonly boolean[]) {
 
 verifies(
   "upgrade.replay",
-  "replays the calls to an MCP server whose tools declare themselves read-only, and no others",
+  "replays the calls to those tools of an MCP server that declare themselves read-only, and no others",
   async () => {
     const { fixture, candidate } = await createServerKernel([true]);
     const earlier_requests = fixture.runner.requests.length;

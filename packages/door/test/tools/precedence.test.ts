@@ -244,7 +244,7 @@ verifies(
   },
 );
 
-test("gives tools of an MCP server the origin mcp and an unknown effect class", async () => {
+test("gives tools of an MCP server the origin mcp, and an unknown risk unless the policy sets one", async () => {
   const fixture = await createTestKernel();
   fixture.runner.description = () => buildDescription("mcp_notes_add", { hints: { readOnlyHint: true } });
   await fixture.bind(buildDescribedManifest("acme/notes", "mcp.stdio"));

@@ -1,4 +1,4 @@
-/** Authorization checks shared by all operations: roles, admin-only operations and delegated tokens. */
+/** The caller of an operation: the authorization checks that operations share, its channel, and its audit entries. */
 import { BackplaneError, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "../kernel/deps.ts";
 import type { Caller, Scope } from "../scope/scope.ts";
@@ -71,7 +71,7 @@ export function requireScope(caller: Caller, scope: KeyScope): void {
   });
 }
 
-/** Roles are listed from the most to the least powerful. */
+/** Whether `role` is at least as powerful as `needed`. ROLES begins with the most powerful role. */
 export function hasRole(role: Role, needed: Role): boolean {
   return ROLES.indexOf(role) <= ROLES.indexOf(needed);
 }

@@ -144,7 +144,7 @@ export interface Kernel {
     replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };
   bindings: {
-    /** Like `patch`, `upgrade` and `rollback`, reports the launch of the server to `operation`. */
+    /** Like the other methods here with an `operation`, reports the launch of the server to it. */
     create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding>;
     get(caller: Caller, id: string): Promise<Binding>;
     list(
@@ -316,7 +316,7 @@ export interface Kernel {
     revoke(caller: Caller, id: string, filter?: { project?: string }): Promise<void>;
     /**
      * Accepts `bpk_…` API keys and `vai_dlg_…` delegated tokens. `proof` identifies the listener of a delegated request
-     * (Runner.listenerProof). Throws auth.invalid. Called for every request, so results are cached where that is safe.
+     * (Runner.listenerProof). Throws auth.invalid. Called for every request, so the store may keep keys in memory.
      */
     authenticate(token: string, proof?: string): Promise<Caller>;
   };
@@ -393,9 +393,12 @@ export interface Kernel {
     ): Promise<{ result: T; stored: null } | { result: null; stored: string }>;
   };
   health(): Promise<KernelHealth>;
-  /** Recovers calls of dead nodes, re-arms pending approvals, and starts the dispatcher and the job workers. */
+  /** Starts all parts of the kernel, and recovers the calls, pending approvals and turns of dead nodes. */
   start(): Promise<void>;
-  /** Rejects new work and cancels running calls; after `grace_ms` calls that still run are recorded as ended. */
+  /**
+   * Rejects new work and cancels running calls. After `grace_ms`, calls that still run are recorded as ended, except
+   * those of harnesses, which the next gateway continues.
+   */
   stop(grace_ms: number): Promise<void>;
 }
 

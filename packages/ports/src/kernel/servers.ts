@@ -39,7 +39,8 @@ export interface Servers {
   /**
    * The project's own servers first, then in order of binding. Of two servers with the same name, the second gets a
    * number as a suffix; of two with the same resource URI, the first serves it. Returns the same array while the list is
-   * unchanged. Empty for a delegated caller, and if the policy denies the caller MCP tools.
+   * unchanged, unless the policy hides capabilities from the caller. Empty for a delegated caller, and if the policy
+   * denies the caller MCP tools.
    */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
   /**
@@ -52,13 +53,13 @@ export interface Servers {
     params: JsonObject,
     listener: ServerRequestListener,
   ): Promise<Json>;
-  /** Rejects and records a forbidden request as `request` would, without contacting the server. */
+  /** Checks and records a request as `request` would, without sending it. Rejects a forbidden request. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;
   /**
    * Delivers the notifications of all servers. A listener that forwards them has to check the project, and with `list`
    * that the recipient may see the binding. Returns an unsubscribe function.
    */
   onNotification(listener: (notification: ServerNotification) => void): () => void;
-  /** The server processes of all tenants on this node, with their memory. Only for the host's admin. */
+  /** The server processes of all tenants on this node, with their memory. Only the host's admin may see them. */
   processes(): Promise<ServerProcess[]>;
 }

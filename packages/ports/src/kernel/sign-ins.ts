@@ -22,11 +22,11 @@ export interface OpenedSignIn {
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;
   begin(caller: Caller, binding_id: string, options: SignInBegin): Promise<SignInStarted>;
-  /** Redirects the browser that opened the sign-in URL first; any other browser is rejected. */
+  /** Returns where to redirect the browser that opened the sign-in URL first. Rejects any other browser. */
   open(ticket: string, browser: SignInBrowser): Promise<OpenedSignIn>;
   /** Completes a sign-in with the redirect URL, from the caller that began it or from its browser. */
   complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn>;
-  /** Deletes tokens and client, then revokes them at the authorization server. */
+  /** Deletes the tokens and the client, then revokes the tokens at the authorization server. */
   end(caller: Caller, binding_id: string): Promise<void>;
   /** The OAuth client metadata document; null if the gateway has no public URL. */
   clientDocument(): JsonObject | null;

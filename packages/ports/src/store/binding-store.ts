@@ -33,7 +33,7 @@ export interface BindingStore {
   ): Promise<void>;
   /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
-  /** Finds bindings visible to `scope`: its own and those of the org. */
+  /** Finds bindings visible to `scope`: its own and org-wide ones, or for the whole org those of all projects. */
   get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(
     scope: Scope,

@@ -2,9 +2,9 @@ import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-k
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
+  buildServerManifest,
   createSignInKernel,
   SERVER,
-  serverWith,
   signIn,
 } from "../../../servers/test/sign-ins/sign-in-kernel.ts";
 import { readStoredSignIn } from "../../src/secrets/sign-in-record.ts";
@@ -24,7 +24,7 @@ verifies(
     const fixture = await createTestKernel();
     const { bindings, packages, secrets } = fixture.kernel;
     const ref = (await secrets.put(admin, "notes", "for-the-old-server")).ref;
-    const server = serverWith(["authorization"]);
+    const server = buildServerManifest(["authorization"]);
     const settings = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
     const { binding_id } = await fixture.bind(withVersionAndUrl(server, "1.0.0", OLD), settings);
     for (const [version, url] of [

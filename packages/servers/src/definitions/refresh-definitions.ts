@@ -31,7 +31,7 @@ const CONCURRENCY = 4;
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
-/** Failures that only another configuration, secret or address can fix. */
+/** Failures of the configuration, a secret or the package itself, which are published as `config_invalid`. */
 const CONFIG_ERRORS: ReadonlySet<string> = new Set([
   "binding.invalid",
   "binding.not_active",
@@ -45,7 +45,7 @@ const CONFIG_ERRORS: ReadonlySet<string> = new Set([
 
 interface WatchedServer {
   failures: number;
-  /** The generation of the binding whose failure was published; null if the server was ready since. */
+  /** The generation of the binding at which a failure was published; null if none was since the server was ready. */
   reported_generation: number | null;
   /** Notifications in a row, each within the throttle window of the previous one. */
   notifications: number;
@@ -72,7 +72,8 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       timer: null,
     };
     watched.set(binding_id, watch);
-    // If the server announced a change while it was being described, the scheduled description stays.
+    // After a failure the timer may be the retry, which this result replaces. Otherwise the server announced a change
+    // while it was described, and the scheduled description stays.
     if (row.error !== null || watch.failures > 0) {
       watch.timer?.stop();
       watch.timer = null;
@@ -155,19 +156,23 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
-    const described = (await store.bindings.listWholePackages()).filter(
+    const undescribed = (await store.bindings.listWholePackages()).filter(
       ({ package: { manifest } }) =>
         isSelfDescribing(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
     );
-    const describeNext = async () => {
-      for (let bound = described.pop(); bound !== undefined && service !== null; bound = described.pop()) {
+    const describeRemaining = async () => {
+      for (
+        let bound = undescribed.pop();
+        bound !== undefined && service !== null;
+        bound = undescribed.pop()
+      ) {
         bindings.set(bound.binding.binding_id, bound);
         await service.describe(bound);
       }
     };
     // The start does not wait: the definitions from before the restart are offered meanwhile.
     for (let started = 0; started < CONCURRENCY; started++) {
-      void describeNext().catch((error: unknown) =>
+      void describeRemaining().catch((error: unknown) =>
         log.warn({ err: error }, "bindings could not be described"),
       );
     }

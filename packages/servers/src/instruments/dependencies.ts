@@ -10,7 +10,7 @@ import { instrumentOf } from "./instrument-plugins.ts";
 
 type Plugins = ReadonlyMap<string, BoundPackage>;
 
-/** Returns each plugin after its dependencies. Plugins of a cycle come last, so that each gets its error. */
+/** Returns each plugin after its dependencies, but plugins of a cycle last, so that each of them gets its error. */
 export function sortForLoading(plugins: Plugins): BoundPackage[] {
   const { cycles, names } = sortByDependencies(toDependencyNodes(plugins));
   return [...names, ...cycles.keys()].flatMap((id) => plugins.get(id) ?? []);

@@ -10,9 +10,7 @@ export function instrumentOf({ package: pack }: Pick<BoundPackage, "package">): 
   return pack.manifest.runtime.instrument ?? null;
 }
 
-/**
- * Reads the active plugins that `scope` sees. If two have the same id, the newer binding is used, as in the catalog.
- */
+/** Reads the active plugins that `scope` sees. If two have the same id, the newer binding is used. */
 export async function readInstrumentPlugins(
   bindings: Pick<BindingStore, "discover">,
   scope: Scope,

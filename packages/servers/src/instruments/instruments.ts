@@ -1,7 +1,8 @@
 /**
  * The lifecycle of instrument plugins (instr.lifecycle, instr.admin): they are loaded in the order of their
- * dependencies when the gateway starts, loaded again when a dependency changes, and listed, installed and unloaded
- * by the admin. Every step is logged; the result is in the definitions of the binding.
+ * dependencies when the gateway starts, loaded again when a dependency changes, and listed, checked, installed and
+ * unloaded by admins. Loads at start, loads after a change and unloads are logged; the result of a load is in the
+ * definitions of the binding.
  */
 
 import {
@@ -172,16 +173,16 @@ export function createInstruments({
         );
         const { binding, change } = bound[0]!;
         const { package: pack } = packages[0]!;
-        const was_unloaded = binding.status === "disabled" && !keep_unloaded;
+        const must_enable = binding.status === "disabled" && !keep_unloaded;
         const new_settings: Partial<typeof settings> = change === "unchanged" ? settings : {};
         // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (!was_unloaded && Object.keys(new_settings).length === 0)
+        if (!must_enable && Object.keys(new_settings).length === 0)
           return await viewOne(caller, binding, pack);
         const policy = { ...binding.policy, ...new_settings.policy };
         const changed = await bindings.patch(
           caller,
           binding.binding_id,
-          { ...new_settings, policy, ...(was_unloaded ? { status: "active" as const } : {}) },
+          { ...new_settings, policy, ...(must_enable ? { status: "active" as const } : {}) },
           binding.generation,
         );
         return await viewOne(caller, changed, pack);
@@ -231,8 +232,8 @@ function scopeKey({ org_id, project_id }: Scope): string {
 }
 
 /**
- * Adds the names that other plugins have taken (instr.collision). A name lost to another user plugin is an error;
- * the other instruments of the plugin are still offered.
+ * Adds a warning for each name that another tool has taken (instr.collision). A name lost to a tool of the
+ * origin plugin is also an error; the other instruments of the plugin are still offered.
  */
 function addLostNames(view: InstrumentPluginView, rejected: readonly CatalogEntry[]): InstrumentPluginView {
   const lost_names = rejected.filter(({ binding_id }) => binding_id === view.binding_id);

@@ -1,8 +1,8 @@
 /**
- * Requests to MCP servers that need approval. Such a request runs as an invocation of the core tool `server_request` on
- * behalf of the caller, so that it is approved and recorded like any other call. The server receives nothing before the
- * approval. Models are not offered the tool, and it runs only requests that the gateway received from a client that is
- * still waiting. As with any resource, the content that was read is not recorded.
+ * Requests to MCP servers for which the policy requires approval. Such a request runs as an invocation of the core tool
+ * `server_request` on behalf of the caller, so that it is approved and recorded like any other call. The server gets
+ * nothing before the approval. Models are not offered the tool, and it runs only requests that the gateway received
+ * from a client that is still waiting. As with any resource, the content that was read is not recorded.
  */
 
 import {
@@ -27,7 +27,7 @@ import type { Caller, KernelDeps, RegisteredTool, ServerRequestListener } from "
 /** How long a server may take to answer one request. */
 export const REQUEST_MS = 120_000;
 
-/** Requests in flight by id; each resolves to the number of characters that the server returned. */
+/** Requests in flight by id. Each function sends its request and resolves to the number of characters of the answer. */
 type PendingRequests = Map<string, () => Promise<number>>;
 
 interface RequestForApproval {

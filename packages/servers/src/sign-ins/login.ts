@@ -129,7 +129,7 @@ export function isOpenedBy({ browser_hash }: Login, browsers: readonly string[])
   return browser_hash !== null && browsers.some((browser) => tokenHash(browser) === browser_hash);
 }
 
-export function openPendingLogin(
+export function unsealLogin(
   { vault }: Pick<LoginDeps, "vault">,
   { org_id, binding_id, ciphertext }: Login,
 ): PendingLogin {
@@ -143,7 +143,7 @@ export async function redeemCode(
   login: Login,
   redirect: URL,
 ): Promise<{ source: TokenSource; tokens: Tokens }> {
-  const { source, verifier, redirect_uri, sends_issuer } = openPendingLogin(deps, login);
+  const { source, verifier, redirect_uri, sends_issuer } = unsealLogin(deps, login);
   const { searchParams: parameters } = redirect;
   checkIssuer(parameters.get("iss"), source.issuer, sends_issuer);
   const error = parameters.get("error");

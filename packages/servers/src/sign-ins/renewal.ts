@@ -17,10 +17,10 @@ import { isPermanentRefusal, requestTokens } from "./token-request.ts";
 
 export interface Renewal {
   /**
-   * Resolves to false when the token cannot be renewed until a person signs in. Rejects when the authorization
-   * server is unavailable.
+   * Replaces `old_token`, unless it was replaced already. Resolves to false when the token cannot be renewed until a
+   * person signs in, or not in time. Rejects when the authorization server is unavailable.
    */
-  renew(bound: BoundPackage, refused_token: string, scope: string | null): Promise<boolean>;
+  renew(bound: BoundPackage, old_token: string, scope: string | null): Promise<boolean>;
   /** Renews while callers continue to use the current token. */
   renewInBackground(bound: BoundPackage, token: string): void;
 }
@@ -51,11 +51,11 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
   const renewing = new Map<string, Promise<boolean>>();
   const backoffs = new Map<string, Backoff>();
 
-  function renew(bound: BoundPackage, refused_token: string, scope: string | null): Promise<boolean> {
+  function renew(bound: BoundPackage, old_token: string, scope: string | null): Promise<boolean> {
     const { binding_id } = bound.binding;
     const running = renewing.get(binding_id);
     if (running !== undefined) return running;
-    const next = renewStored(bound, refused_token, scope).finally(() => renewing.delete(binding_id));
+    const next = renewStored(bound, old_token, scope).finally(() => renewing.delete(binding_id));
     renewing.set(binding_id, next);
     return next;
   }
@@ -85,18 +85,14 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     backoffs.set(binding_id, { failures, until: failed_at + pause });
   }
 
-  async function renewStored(
-    bound: BoundPackage,
-    refused_token: string,
-    scope: string | null,
-  ): Promise<boolean> {
+  async function renewStored(bound: BoundPackage, old_token: string, scope: string | null): Promise<boolean> {
     const key = bindingKeyOf(bound);
     const until = clock.monotonic() + 2 * RENEWAL_LEASE_MS;
     while (clock.monotonic() < until) {
       const stored = await readStoredSignIn(deps, key.org_id, key.binding_id);
       const session = stored?.record.session ?? null;
       if (stored === null || session === null) return false;
-      if (session.access_token !== refused_token) return true;
+      if (session.access_token !== old_token) return true;
       if (!isRenewable(session)) return false;
       if (stored.row.renewing_until > clock.now()) {
         await waitForPoll();

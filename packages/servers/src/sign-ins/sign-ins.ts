@@ -1,6 +1,6 @@
 /**
- * Sign-ins at the remote servers of bindings, for admins: start, complete, view, end. A sign-in applies to
- * everybody who may use the binding. Tokens are never returned.
+ * Sign-ins at the remote servers of bindings. Admins start and end them; everybody who sees the binding sees their
+ * status. A sign-in applies to everybody who may use the binding. Tokens are never returned.
  */
 
 import {
@@ -39,14 +39,7 @@ import {
   tokenHash,
   writeSignIn,
 } from "@backplane/registry";
-import {
-  isOpenedBy,
-  openPendingLogin,
-  prepareLogin,
-  redeemCode,
-  type StartedLogin,
-  startLogin,
-} from "./login.ts";
+import { isOpenedBy, prepareLogin, redeemCode, type StartedLogin, startLogin, unsealLogin } from "./login.ts";
 import { buildClientMetadata, type GatewayUrls } from "./oauth-client.ts";
 import { createOAuthFetch, excerpt } from "./oauth-fetch.ts";
 import { isRenewable } from "./renewal.ts";
@@ -147,7 +140,7 @@ export function createSignIns(
     if (login === null) throw new BackplaneError("sign_in.expired");
     const is_first_browser = isOpenedBy(login, [secret]);
     if (!is_first_browser && !isOpenedBy(login, browser)) throw refuseOtherBrowser(login);
-    const { authorization_url, redirect_uri } = openPendingLogin(deps, login);
+    const { authorization_url, redirect_uri } = unsealLogin(deps, login);
     return {
       authorization_url,
       secret: is_first_browser ? secret : null,
@@ -192,7 +185,7 @@ export function createSignIns(
         login.actor,
         source,
         tokens,
-        auditLogin(bound, login, "sign_in.done", details),
+        buildLoginAudit(bound, login, "sign_in.done", details),
       );
       await store.sign_ins.endLogin(state_hash, "done", null);
       return await view(bound);
@@ -275,7 +268,7 @@ export function createSignIns(
     };
   }
 
-  function auditLogin(
+  function buildLoginAudit(
     { binding }: BoundPackage,
     { actor }: Login,
     action: string,

@@ -37,7 +37,7 @@ export async function requestTokens(
   const headers = authenticateClient(deps, source, form);
   const { status, json } = await fetch.postForm(source.token_endpoint, form, headers);
   if (status !== 200 || json === null) throw tokenRefusalError(source, grant_params, status, json);
-  return readTokens(deps, json, grant_params);
+  return parseTokens(deps, json, grant_params);
 }
 
 /** RFC 7009; a server reports an unknown token as revoked. Rejects with `sign_in.failed`. */
@@ -99,7 +99,7 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
   );
 }
 
-function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record<string, string>): Tokens {
+function parseTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record<string, string>): Tokens {
   const { access_token, token_type, expires_in, refresh_token } = json;
   if (typeof access_token !== "string" || !/^[\x21-\x7e]{1,16384}$/.test(access_token)) {
     throw signInFailedError("the authorization server's response contains no valid access_token");

@@ -131,7 +131,7 @@ verifies(
   },
 );
 
-verifies("mcp.client", "describes every bound server again when the gateway starts", async () => {
+verifies("mcp.client", "describes a bound server again when the gateway starts", async () => {
   const fixture = await createTestKernel();
   fixture.runner.description = () => describeTools("Weather today");
   const { binding_id } = await fixture.bind(SERVER);

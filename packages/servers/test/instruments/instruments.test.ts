@@ -244,7 +244,7 @@ describe("instr.admin", () => {
     expect(trusted.class_lowered_by).toBe("admin");
   });
 
-  test("shows state, errors and instruments of a plugin, with an origin that the host sets", async () => {
+  test("shows state, warnings and instruments of a plugin, with an origin that the host sets", async () => {
     const { bind, fixture } = await createInstrumentKernel();
     const { binding_id } = await bind("loud");
     expect(await fixture.kernel.instruments.list(admin)).toEqual([

@@ -195,18 +195,18 @@ verifies(
     for (const [document, expected] of cases) {
       await policy.put(admin, "org", document);
       expect([await read(), await listCapabilities()]).toEqual([expected, []]);
-      // Nothing is sent to the server.
+      // A subscription is checked before it is sent.
       const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });
       await expect(check).rejects.toMatchObject({ code: "policy.denied" });
     }
     await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
     expect([await read(user), await listCapabilities(user)]).toEqual(["read", ["resources"]]);
-    const reason = await policy.explain(admin, {
+    const role_explanation = await policy.explain(admin, {
       tool: "mcp_weather_resources",
       context: "conversation",
       role: "guest",
     });
-    expect(reason).toMatchObject({
+    expect(role_explanation).toMatchObject({
       outcome: "deny",
       decided_by: "role",
       risk: "low",
@@ -219,11 +219,11 @@ verifies(
     expect(await listCapabilities(user)).toEqual(["resources"]);
     expect(await read(user, "resources/list")).toBe("read");
     expect(await read(user, "resources/subscribe")).toBe("policy.denied risk");
-    const explanation = await policy.explain(admin, {
+    const risk_explanation = await policy.explain(admin, {
       tool: "mcp_weather_resources",
       context: "conversation",
     });
-    expect(explanation).toMatchObject({ outcome: "ask", decided_by: "risk" });
+    expect(risk_explanation).toMatchObject({ outcome: "ask", decided_by: "risk" });
     const rule = {
       action: "deny" as const,
       when: [{ pointer: "/uri", matches: "^w://" }],

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { DiscoveredServer } from "../../src/sign-ins/discovery.ts";
 import { chooseScope, includesScopes, unionScopes } from "../../src/sign-ins/scope.ts";
 
-const discoveredWith = (scopes: string[]) =>
+const createDiscoveredServer = (scopes: string[]) =>
   ({ scopes, server: { scopes: null } }) as unknown as DiscoveredServer;
 
 test("drops scopes with characters that RFC 6749 does not allow", () => {
@@ -12,11 +12,11 @@ test("drops scopes with characters that RFC 6749 does not allow", () => {
     true,
     false,
   ]);
-  expect(chooseScope(undefined, null, discoveredWith(["read", "x\u0000", "öl"]), null)).toBe("read");
+  expect(chooseScope(undefined, null, createDiscoveredServer(["read", "x\u0000", "öl"]), null)).toBe("read");
 });
 
 test("refuses an overlong list of scopes and suggests --scope", () => {
   const many = Array.from({ length: 2_000 }, (_, i) => `scope-${i}`);
-  expect(() => chooseScope(undefined, null, discoveredWith(many), null)).toThrow("--scope");
-  expect(chooseScope("scope-1", null, discoveredWith(many), null)).toBe("scope-1");
+  expect(() => chooseScope(undefined, null, createDiscoveredServer(many), null)).toThrow("--scope");
+  expect(chooseScope("scope-1", null, createDiscoveredServer(many), null)).toBe("scope-1");
 });

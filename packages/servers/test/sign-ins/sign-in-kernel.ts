@@ -10,7 +10,7 @@ import { onTestFinished } from "vitest";
 import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
 
 export const SERVER_URL = "http://127.0.0.1:1/mcp";
-export const serverWith = (secret_slots: string[]) =>
+export const buildServerManifest = (secret_slots: string[]) =>
   manifest([], {
     package_id: "acme/notes",
     runtime: {
@@ -20,7 +20,7 @@ export const serverWith = (secret_slots: string[]) =>
       permissions: { network: "egress", allowed_domains: ["*"], secret_slots },
     },
   });
-export const SERVER = serverWith([]);
+export const SERVER = buildServerManifest([]);
 const TOOL = ToolExportSchema.parse({
   id: "mcp_notes_read",
   kind: "tool",

@@ -1,6 +1,6 @@
 /**
- * Sign-ins in the kernel against a real authorization server: who may start, see and end a sign-in, and which callers
- * and browsers may complete a login.
+ * Sign-ins in the kernel against a real authorization server: who may start, see and end a sign-in, which callers and
+ * browsers may complete a login, which client is used, and how tokens are stored and used.
  */
 import { readStoredSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
@@ -9,6 +9,7 @@ import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { rotateKey } from "../../../registry/src/secrets/rotate-key.ts";
 import {
+  buildServerManifest,
   callReadTool,
   createAuthorizationServer,
   createOutcome,
@@ -16,7 +17,6 @@ import {
   createSignInRunner,
   readTicket,
   SERVER,
-  serverWith,
   signIn,
   startLogin,
 } from "./sign-in-kernel.ts";
@@ -73,7 +73,7 @@ test("refuses a sign-in for a binding with its own credential", async () => {
   const fixture = await createTestKernel({ runner });
   await fixture.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
   const secrets = { authorization: "secret://org_local/fixed" };
-  const { binding_id } = await fixture.bind(serverWith(["authorization"]), { secrets });
+  const { binding_id } = await fixture.bind(buildServerManifest(["authorization"]), { secrets });
   await expect(fixture.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
     code: "request.invalid",
   });
