@@ -24,7 +24,7 @@ export function createKernel(host_deps: KernelDeps): Kernel {
   const session = createSessionModule(host_deps, changes);
   const calls = createCallState(host_deps, changes);
   const host = createAgentHost(host_deps, { changes, registry, session, calls });
-  // The runner of the agent host runs calls of plugin tools in this process, so the modules below use it.
+  // The runner of the agent host runs core tools and tools of kernel plugins itself, so the modules below use it.
   const deps: KernelDeps = { ...host_deps, runner: host.runner };
   const door = createDoorModule(deps, {
     changes,
@@ -75,7 +75,7 @@ export function createKernel(host_deps: KernelDeps): Kernel {
       door.door.state.stopping = true;
       servers.stopRefreshing();
       door.stopWatching();
-      // Turns end first and wait until their calls have ended; the lifecycle of the door ends the calls.
+      // The turns are stopped first. Each waits for the end of its calls, which `lifecycle.stop` ends.
       await Promise.all([
         attempt("the registry", async () => registry.stop()),
         lifecycle.stop(grace_ms, agent.endTurns()),

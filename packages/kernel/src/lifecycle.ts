@@ -1,7 +1,7 @@
 /**
- * Start: acquire the node's lease and begin to work. Recover: run or end the calls of the previous run and resume its
+ * Start: acquire the node's lease and begin to work. Recover: run or end the calls of earlier gateways and resume their
  * pending approvals. Stop: reject new work, cancel running calls, and after a grace period record the remaining calls
- * as ended even if they still run.
+ * as ended even if they still run; a call of a harness is left to the next gateway instead.
  */
 import {
   applyCancelRequests,
@@ -22,7 +22,10 @@ import {
 } from "@backplane/door";
 import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 
-/** How long the store may take to record the calls that did not end within the grace period. */
+/**
+ * How long the store may take to record the calls that did not end within the grace period, and after that how long a
+ * stop waits for the end of the deliveries.
+ */
 const RECORD_CALLS_MS = 10_000;
 const BEATS_PER_SWEEP = 360;
 
@@ -34,7 +37,8 @@ export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
 }
 
 /**
- * A step may fail if the store is unavailable. The other steps run nevertheless; otherwise the process would not exit.
+ * Returns a function that runs one step of a stop and logs its failure, for example if the store is unavailable. The
+ * other steps run nevertheless; otherwise the process would not exit.
  */
 export function createAttempt({ log }: Pick<KernelDeps, "log">) {
   return async (part: string, step: () => Promise<unknown>): Promise<void> => {
@@ -165,7 +169,7 @@ async function checkStoreHealth(deps: KernelDeps): Promise<{ ok: boolean; error?
     await deps.store.ping();
     return { ok: true };
   } catch (error) {
-    deps.log.warn({ err: error }, "The store does not respond.");
+    deps.log.warn({ err: error }, "the store does not respond");
     return { ok: false, error: "The store does not respond." };
   }
 }

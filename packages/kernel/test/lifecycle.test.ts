@@ -20,7 +20,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
       await finished;
       return ok();
     }
-    // The call is cancelled immediately, but ignores it.
+    // The call receives the cancellation and ignores it.
     reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
@@ -56,12 +56,13 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
   expect(list.items).toHaveLength(50);
 });
 
-verifies("fault.disk", "stops completely while the disk of the store fails", async () => {
+verifies("fault.disk", "stops completely while the store rejects leases and jobs", async () => {
   const fixture = await createTestKernel();
   const fail = async () => {
     throw new BackplaneError("store.unavailable");
   };
   const { leases, jobs } = fixture.store;
+  // Waits until the gateway has the lease of the dispatcher.
   await until(async () => (await leases.acquire("outbox/hooks", "other", fixture.clock.now(), 1)) === null);
   for (const part of [leases, jobs])
     for (const name of Object.keys(part)) (part as unknown as Record<string, unknown>)[name] = fail;
@@ -88,7 +89,7 @@ test("reports the health of the store and the runner, and the running work", asy
   expect((await ticket.settled).status).toBe("cancelled");
 });
 
-test("deletes expired data soon after the start in the background, and not after a stop", async () => {
+test("deletes expired data in the background soon after the start", async () => {
   const host = { recovery: { interval_ms: 20, node_ttl_ms: 30_000 } };
   const fixture = await createTestKernel({ host, start: false });
   let swept = 0;

@@ -34,7 +34,7 @@ verifies(
   "bind.concurrency",
   "never exceeds max_concurrency across two gateways on one database, even when one of them dies",
   async () => {
-    // A lease that outlives the test, so that a slow machine cannot free the slots of the dead gateway.
+    // The lease of the dead gateway outlives the test, so that the other gateway does not recover its calls.
     const recovery = { interval_ms: 100, node_ttl_ms: 60_000 };
     const [first, second] = await createTwoKernels({ queue_per_binding: 40, recovery });
     await first.bind(manifest([toolExport("narrow", { max_concurrency: 3 })]));
@@ -135,7 +135,7 @@ test("ends an interrupted call that must not run twice without waiting for the f
 
 verifies(
   "hook.contract",
-  "leaves a delivery to a gateway that has the files of the hook, without counting the attempt",
+  "leaves a delivery to a gateway that has the files of the hook, even after its last attempt",
   async () => {
     const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 1, base_ms: 5, max_ms: 20 };
     const [first, second] = await createTwoKernels({ deliveries });

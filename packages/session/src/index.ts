@@ -1,7 +1,7 @@
 export { createBus } from "./bus/bus.ts";
 export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginRegistration } from "./bus/bus-port.ts";
 export { PublishRules } from "./bus/publish-rules.ts";
-export { checkClientSessionId, findSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
+export { checkClientSessionId, createModelBridgeId, findSessionIdProblem } from "./bus/session-ids.ts";
 export { buildCompaction } from "./compaction/build-compaction.ts";
 export { classifyEntries } from "./compaction/loss.ts";
 export { findChainEntry, restorePinned } from "./compaction/pinned.ts";

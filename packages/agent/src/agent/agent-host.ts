@@ -1,6 +1,6 @@
 /**
  * The part of the agent module that is built before the door: kernel plugins, their tools and the runner of those
- * tools, the watchers of sessions, and the model for sampling requests.
+ * tools, model calls and sampling, and the watchers of sessions.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * The part of the agent module that is built on the door: the loop, and the operations that clients perform
- * on sessions.
+ * The part of the agent module that is built on the door: the loop, the services of plugins, and the operations that
+ * clients perform on sessions, runs, plugins and models.
  */
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
@@ -60,7 +60,10 @@ interface AgentModule {
   >;
   loop: Loop;
   start(): Promise<void>;
-  /** Resumes the turns of stopped gateways. Must be called after their calls have been recovered. */
+  /**
+   * Resumes the turns of stopped gateways and publishes kernel.ready. Must be called after the calls of those turns
+   * have been recovered.
+   */
   resumeTurns(): void;
   /** Ends the turns, so that no further tool calls begin. */
   endTurns(): Promise<void>;
@@ -143,8 +146,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
         ? `No loaded plugin provides the strategy ${strategy}. See backplane plugin list.`
         : null,
   });
-  // An approved call may end after a restart has ended its turn. The conversation then continues from the
-  // result.
+  // An approved call may end after a restart has ended its turn. The conversation then continues from the result.
   changes.on("call.ended", ({ key, row }) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row);
   });
@@ -211,7 +213,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     plugins: plugins.facade,
     providers: plugins.providers,
     adapters: plugins.adapters,
-    cognition: createCognition({ deps, models, active: active_models, embedTexts }),
+    cognition: createCognition({ deps, models, active_models, embedTexts }),
     fault(source, error) {
       const { message, code } = toBackplaneError(error);
       port.tryPublish("kernel.error", { source, message, detail: { code } }, kernel_session);

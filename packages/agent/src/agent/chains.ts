@@ -19,7 +19,7 @@ import {
   type Sessions,
 } from "@backplane/session";
 import { findCallingRow, requireSessionSupport, requireSupport } from "../harness/session-access.ts";
-import { sessionKey } from "./session-key.ts";
+import { resolveSessionKey } from "./session-key.ts";
 
 export interface AgentChainDeps {
   clock: Pick<Clock, "now">;
@@ -39,7 +39,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       requireWriter(caller, "create chains");
       await requireBranching(caller);
       checkClientSessionId(ref.session_id);
-      const key = sessionKey(caller, ref);
+      const key = resolveSessionKey(caller, ref);
       await persister.drain(key);
       const session = await sessions.get(key);
       const from = from_chain_id ?? session.head_chain_id;
@@ -50,7 +50,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once, causeOf(caller));
     },
     get: (caller, id) => sessions.chain(caller.scope, id),
-    list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
+    list: (caller, ref, page) => sessions.chains(resolveSessionKey(caller, ref), page),
     async fork(caller, id, { at, child_id }, once) {
       requireWriter(caller, "fork chains");
       await requireBranching(caller);
@@ -92,8 +92,8 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
           ? await persister.appendInTransaction(key, items, writeToHead).then(
               (written) => written!,
               (error: unknown) => {
-                // The transaction also contained entries of a turn that another gateway holds, and was
-                // rejected because of them. The blocks do not belong to that turn, so they are written separately.
+                // The transaction carried the hold of a turn that another gateway has taken over. The blocks do
+                // not belong to that turn, so they are written without the hold.
                 if (codeOf(error) !== "run.taken_over") throw error;
                 return sessions.append(key, entries, undefined, once);
               },

@@ -16,7 +16,7 @@ import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane
 import type { HarnessRuns } from "../harness/harness-runs.ts";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
-import { sessionKey } from "./session-key.ts";
+import { resolveSessionKey } from "./session-key.ts";
 
 export interface AgentRunDeps {
   store: Pick<Store, "runs" | "idempotency">;
@@ -39,7 +39,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
 
   /** A run continues from the head of the session, so a chain that is not the head is rejected. */
   async function resolveKey(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
-    if (!("chain_id" in body)) return sessionKey(caller, body);
+    if (!("chain_id" in body)) return resolveSessionKey(caller, body);
     const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
     const key = { scope: { org_id, project_id }, workspace, session_id };
     const { head_chain_id } = await sessions.get(key);

@@ -1,4 +1,4 @@
-/** Converts a client's session reference to the store's key inside the caller's scope. */
+/** Converts a client's session reference to the store's key inside the caller's scope, and checks the workspace. */
 
 import { BackplaneError } from "@backplane/contract";
 import type { Caller, SessionKey, SessionRef } from "@backplane/ports";
@@ -6,7 +6,7 @@ import { DEFAULT_WORKSPACE } from "@backplane/session";
 
 const MAX_WORKSPACE_LENGTH = 1_024;
 
-export function sessionKey(
+export function resolveSessionKey(
   caller: Caller,
   { session_id, workspace = DEFAULT_WORKSPACE }: SessionRef,
 ): SessionKey {

@@ -17,7 +17,7 @@ import type { Pins } from "../compaction/pins.ts";
 import type { Histories } from "../loop/history.ts";
 import type { Loop } from "../loop/loop.ts";
 import type { LoopSettings } from "../loop/settings.ts";
-import { sessionKey } from "./session-key.ts";
+import { resolveSessionKey } from "./session-key.ts";
 
 const MAX_ANCHOR_NAME_LENGTH = 128;
 
@@ -37,10 +37,10 @@ export interface AgentSessionDeps {
 export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   const { port, sessions, histories, settings, loop, persister, store } = deps;
 
-  const writableKey = (caller: Caller, ref: SessionRef, action: string): SessionKey => {
+  const resolveWritableKey = (caller: Caller, ref: SessionRef, action: string): SessionKey => {
     requireWriter(caller, action);
     checkClientSessionId(ref.session_id);
-    return sessionKey(caller, ref);
+    return resolveSessionKey(caller, ref);
   };
 
   return {
@@ -49,7 +49,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       { session_id = deps.ids.next("session"), workspace, metadata = {}, strategy },
       once,
     ) {
-      const key = writableKey(
+      const key = resolveWritableKey(
         caller,
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
         "create sessions",
@@ -57,10 +57,10 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       const full_metadata = strategy === undefined ? metadata : { ...metadata, strategy };
       return await sessions.create(key, full_metadata, once, causeOf(caller));
     },
-    get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
+    get: (caller, ref) => sessions.get(resolveSessionKey(caller, ref)),
     list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
     async patch(caller, ref, metadata) {
-      const key = writableKey(caller, ref, "change sessions");
+      const key = resolveWritableKey(caller, ref, "change sessions");
       const session = await store.sessions.patch(key, metadata);
       settings.forget(key);
       return session;
@@ -68,7 +68,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async fork(caller, ref, { child_id = deps.ids.next("session"), at }, once) {
       requireWriter(caller, "fork sessions");
       checkClientSessionId(child_id);
-      const key = sessionKey(caller, ref);
+      const key = resolveSessionKey(caller, ref);
       await persister.drain(key);
       const { head_chain_id } = await sessions.get(key);
       const child = { child_id, ...(at === undefined ? {} : { at }) };
@@ -76,7 +76,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return await sessions.get({ ...key, session_id: child_id });
     },
     async reset(caller, ref, { archive = true } = {}) {
-      const key = writableKey(caller, ref, "reset sessions");
+      const key = resolveWritableKey(caller, ref, "reset sessions");
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
         const { last_entry_id } = await sessions.get(key);
@@ -87,7 +87,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       });
     },
     async handoff(caller, ref, { name, state }) {
-      const key = writableKey(caller, ref, "hand off sessions");
+      const key = resolveWritableKey(caller, ref, "hand off sessions");
       checkAnchorName(name);
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
@@ -97,10 +97,10 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       });
     },
     async entries(caller, ref, after_id, limit) {
-      return await store.sessions.replay(sessionKey(caller, ref), after_id, limit);
+      return await store.sessions.replay(resolveSessionKey(caller, ref), after_id, limit);
     },
     async message(caller, ref, message, once) {
-      const key = writableKey(caller, ref, "send messages to sessions");
+      const key = resolveWritableKey(caller, ref, "send messages to sessions");
       const { turn: _turn, ...accepted } = await loop.accept({
         key,
         caller,
@@ -111,7 +111,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return accepted;
     },
     async interrupt(caller, ref) {
-      const key = writableKey(caller, ref, "interrupt sessions");
+      const key = resolveWritableKey(caller, ref, "interrupt sessions");
       await sessions.get(key);
       // The turn is interrupted directly, because an event on the bus would wait for a handler that blocks
       // the session.
@@ -121,7 +121,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     },
     async compact(caller, ref, options = {}) {
       requireCompactionScope(caller);
-      const key = writableKey(caller, ref, "compact sessions");
+      const key = resolveWritableKey(caller, ref, "compact sessions");
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
         return await deps.compactions.compact(key, caller, options);
@@ -135,19 +135,19 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       const chain = await getCompactedChain(sessions, caller, chain_id);
       return await readCompactedEntries(sessions, chain);
     },
-    pins: async (caller, ref) => await deps.pins.list(sessionKey(caller, ref)),
+    pins: async (caller, ref) => await deps.pins.list(resolveSessionKey(caller, ref)),
     async pin(caller, ref, entry_id) {
-      const key = writableKey(caller, ref, "pin entries");
+      const key = resolveWritableKey(caller, ref, "pin entries");
       await persister.drain(key);
       return await deps.pins.pin(key, caller, entry_id);
     },
     async unpin(caller, ref, entry_id) {
-      const key = writableKey(caller, ref, "unpin entries");
+      const key = resolveWritableKey(caller, ref, "unpin entries");
       await sessions.get(key);
       return await deps.pins.unpin(key, entry_id);
     },
     async undoCompaction(caller, ref) {
-      const key = writableKey(caller, ref, "undo compactions");
+      const key = resolveWritableKey(caller, ref, "undo compactions");
       return await loop.runExclusively(key, async () => {
         const chain = await sessions.undo(key, caller.actor);
         histories.forget(key);

@@ -1,12 +1,12 @@
 /**
  * The host's models for trusted instrument plugins. A request is one prompt to the org's active provider, or one
- * embedding. Each binding has its own quota. The audit log records every request, with its token usage if the request
- * succeeded, but never with its text.
+ * embedding. Each binding has its own quota. The audit log records every request, with its token usage if a model
+ * answered it, but never with its text.
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Clock, Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
-import { modelBridgeSession } from "@backplane/session";
+import { createModelBridgeId } from "@backplane/session";
 import type { ActiveModels } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { EmbedTexts } from "../models/embeddings.ts";
@@ -15,11 +15,11 @@ import { embedText } from "./embed-text.ts";
 interface CognitionOptions {
   deps: Pick<KernelDeps, "store" | "clock" | "ids">;
   models: ModelCalls;
-  active: ActiveModels;
+  active_models: ActiveModels;
   embedTexts: EmbedTexts;
 }
 
-export function createCognition({ active, deps, embedTexts, models }: CognitionOptions): Cognition {
+export function createCognition({ active_models, deps, embedTexts, models }: CognitionOptions): Cognition {
   const { clock, ids, store } = deps;
   const quota = new Quota(clock, COGNITION_LIMITS.per_minute, 60_000);
 
@@ -66,7 +66,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionO
         if (!Number.isInteger(max_tokens) || max_tokens < 1) {
           throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1.");
         }
-        const chosen = await active.choose(user.org_id);
+        const chosen = await active_models.choose(user.org_id);
         if (chosen === null) {
           throw new BackplaneError("llm.failed", "No provider instance is active.", {
             fix: "Create and activate one: backplane provider add",
@@ -85,7 +85,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionO
           },
           {
             to: {
-              session_id: modelBridgeSession("cognition"),
+              session_id: createModelBridgeId("cognition"),
               scope: { org_id: user.org_id, project_id: user.project_id },
             },
             signal: new AbortController().signal,

@@ -44,7 +44,10 @@ export function buildSeed(
   return seed;
 }
 
-/** The entry is dated like the newest source entry, because clients treat entries older than the anchor as repeats. */
+/**
+ * The entry gets the date of the newest source entry. It is then older than the anchor, like the copies, and clients
+ * treat entries that are older than their anchor as repeats.
+ */
 function toNewEntry(block: Block, date: string): NewEntry {
   const entry = entryFromBlock(block, date);
   const { from_entries } = block;

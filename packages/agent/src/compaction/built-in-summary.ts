@@ -1,4 +1,4 @@
-/** The summary that the model of the session writes when no compactor can be used. */
+/** The summary that the model writes when no compactor can be used or the caller requests it. */
 
 import { type Entry, LOOP_LIMITS } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";

@@ -26,7 +26,7 @@ import { buildSeed } from "./build-seed.ts";
 import type { CompactorCandidate } from "./choose-compactor.ts";
 import { projectContent, restoreContent } from "./projected-content.ts";
 
-/** The input of a compactor. */
+/** The input of a compactor, and of the summary by the model. */
 export interface CompactorInput {
   session: Session;
   /** The context of the session, with pinned entries that an earlier compaction had dropped. */

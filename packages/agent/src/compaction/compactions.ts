@@ -1,6 +1,6 @@
 /**
- * Frees space in a full context (compact.auto). Older entries become a summary and recent ones stay, on a new
- * chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none can be used, the
+ * Frees space in a full context (compact.auto) or on request. Older entries become a summary and recent ones stay, on a
+ * new chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none can be used, the
  * model of the session summarizes. A failed compaction leaves the session unchanged.
  */
 
@@ -26,12 +26,12 @@ import {
 } from "@backplane/ports";
 import {
   buildCompaction,
+  createModelBridgeId,
   estimateCompacted,
   estimateTokens,
   findRetained,
   type HydratedSession,
   type KernelPort,
-  modelBridgeSession,
   type Persister,
   type Sessions,
 } from "@backplane/session";
@@ -93,7 +93,10 @@ export class Compactions {
     this.#deps = deps;
   }
 
-  /** Called before each model call of the turn. */
+  /**
+   * Called before each model call of the turn. If a compaction fails, the turn continues with its full context and is
+   * not compacted again.
+   */
   async compactIfNeeded(turn: Turn, provider: string): Promise<void> {
     const { tokens } = turn.history;
     // Reading the window costs a configuration lookup, and most contexts are far below the smallest window.
@@ -223,7 +226,7 @@ export class Compactions {
     }
     await this.#yieldIfLong(source);
     // A separate session keeps this model call away from the watchers and the tape of the conversation.
-    const to = { session_id: modelBridgeSession("compaction"), scope: caller.caller.scope };
+    const to = { session_id: createModelBridgeId("compaction"), scope: caller.caller.scope };
     const { provider } = model;
     const { models } = this.#deps;
     const summarized = await summarizeWithModel(
@@ -233,7 +236,7 @@ export class Compactions {
       to,
       caller.signal,
     );
-    // The last message stays whatever its size, and the summary has a minimum, so this result may exceed the target.
+    // The last message stays whatever its size, and the limit of the summary has a minimum, so this may exceed the target.
     requireSmaller(summarized, tokens_before);
     return summarized;
   }

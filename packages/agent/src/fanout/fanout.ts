@@ -114,7 +114,7 @@ class SessionFanout implements FanoutService {
     const { buffered_bytes, partial_bytes } = this.#limits;
     const envelopes = new Envelopes(deps);
     this.#unfinished = new UnfinishedAnswers(partial_bytes);
-    this.#hubs = new Hubs({ envelopes, unfinished: this.#unfinished, recent_bytes: buffered_bytes / 8 });
+    this.#hubs = new Hubs({ envelopes, unfinished: this.#unfinished, recent_chars: buffered_bytes / 8 });
     this.#connection = {
       envelopes,
       replay: (key, after_id, limit) => deps.store.sessions.replay(key, after_id, limit),
@@ -204,7 +204,7 @@ class SessionFanout implements FanoutService {
     this.#timer?.stop();
     for (const connection of this.#hubs.connections()) connection.end("shutdown");
     this.#unfinished.sweep(Number.POSITIVE_INFINITY);
-    // The port is detached last, so that subscribers still receive the final events.
+    // The port is detached last, because the detach events are published through it.
     this.#port.detach();
     this.#onDelivered();
   }
@@ -264,7 +264,7 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * A client cannot attach to the session of a sub-agent, so the watchers of all its parent sessions receive its
+   * A client cannot attach to the session of a sub-agent, so the watchers of all its ancestor sessions receive its
    * approval events.
    */
   #publishToAncestors(event: BusEvent, subject: string): void {

@@ -1,7 +1,7 @@
 /**
  * One watched session: its connections, and the events that they missed while they were reading the tape. `recent`
- * holds all events except deltas since the first of the reading connections began to read, so that the switch from the
- * tape to live events leaves no gap.
+ * holds the entries and events, except deltas, since the first of the reading connections began to read, so that the
+ * switch from the tape to live events leaves no gap. Its size is limited.
  */
 
 import type { BusEvent, Entry } from "@backplane/contract";
@@ -16,7 +16,7 @@ export interface HubDeps {
   envelopes: Envelopes;
   unfinished: UnfinishedAnswers;
   /** `recent` keeps at most this many characters of entries, and as many of other events. */
-  recent_bytes: number;
+  recent_chars: number;
 }
 
 export class Hub {
@@ -99,7 +99,7 @@ export class Hub {
 
   startReading(): void {
     this.#readers++;
-    this.#recent ??= new RecentEnvelopes(this.#deps.recent_bytes);
+    this.#recent ??= new RecentEnvelopes(this.#deps.recent_chars);
   }
 
   stopReading(): void {

@@ -1,6 +1,6 @@
 /**
- * Events that arrived while a client reads the tape. Evicted entries can be read from the tape; evicted
- * events are lost.
+ * The entries and other events that arrived while a client reads the tape. Evicted entries can be read from the tape;
+ * other evicted events are lost.
  */
 import type { Envelope } from "./envelopes.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Stores the text and thinking so far of every unfinished answer, even if nobody watches the session, so that a client
- * that attaches during an answer receives its beginning. Both are stored until the answer ends, at most `max`
- * characters of each.
+ * that attaches during an answer receives its beginning. The text is stored until the answer ends, the thinking until
+ * the model has responded, at most `max` characters of each.
  */
 
 import type { BusEvent } from "@backplane/contract";
@@ -108,7 +108,7 @@ export class UnfinishedAnswers {
     if (partial !== undefined && partial.first_id < event_id) this.drop(scope, session_id);
   }
 
-  /** Drops answers whose end was never published. */
+  /** Drops answers without a delta since `before`. Their end was never published. */
   sweep(before: number): void {
     for (const [name, { updated_at }] of this.#answers) if (updated_at < before) this.#answers.delete(name);
   }

@@ -1,6 +1,7 @@
 /**
- * The runs that a harness starts through the API, and the child runs of those runs. All of them count against the
- * limits of the execution. A harness gives each of its own runs a key, so that a resumed harness starts no run twice.
+ * The runs that a plugin starts with its token. Runs that a harness or one of its tools starts, and the child runs of
+ * those runs, count against the limits of the execution. A harness gives each of its own runs a key, so that a resumed
+ * harness starts no run twice.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -18,8 +19,8 @@ export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "e
 
 /**
  * Links the turn that a plugin starts to the call of the plugin, in whichever way it starts it: with POST /v1/runs, or
- * with a message over HTTP or /ws. Returns null if no plugin starts the turn, and for a sub-agent, which the parent turn
- * has linked. Throws if the plugin may not start the turn.
+ * with a message over HTTP or /ws. Returns null if no plugin starts the turn, and for a sub-agent, which the parent
+ * turn has linked. Throws if the plugin may not start the turn.
  */
 export async function linkChildRun(
   door: Door,
@@ -32,7 +33,7 @@ export async function linkChildRun(
     ...(row.run_id === null ? {} : { parent_run_id: row.run_id }),
     ...executionField(caller),
   };
-  // The plugin had these rights when it started the turn that the approved call belongs to.
+  // The rights below were checked when the plugin started the turn that the approved call belongs to.
   if (trigger === "approval") return { trigger, ...link };
   requireRunScope(caller);
   if (row.export_kind !== "harness") return { trigger: "api", ...link };

@@ -23,7 +23,7 @@ import type {
   LlmEndpoints,
   Timer,
 } from "@backplane/ports";
-import { type KernelPort, modelBridgeSession } from "@backplane/session";
+import { createModelBridgeId, type KernelPort } from "@backplane/session";
 import type { ModelAnswer, ModelCalls, ModelDelta } from "../models/call-model.ts";
 import { listBudgetUses } from "./budgets.ts";
 import { estimateInput } from "./estimate-input.ts";
@@ -190,7 +190,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     signal: AbortSignal,
     push: (part: LlmEndpointPart) => void,
   ): Promise<ModelAnswer> {
-    const to = { session_id: modelBridgeSession("llm-endpoint"), scope: caller.scope };
+    const to = { session_id: createModelBridgeId("llm-endpoint"), scope: caller.scope };
     const { protocol, stream, body, headers, messages, tools, options } = request;
     const is_native = model.plugin.protocols?.includes(protocol) === true;
     const { operation } = call.record;
@@ -249,7 +249,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
   }
 
   async function endLost(before: number): Promise<void> {
-    // Right after an outage of the store, the lease of a live gateway may have expired, so leases are not considered.
+    // Right after an outage of the store, the lease of a live gateway may have expired. Null ignores the leases.
     const now = door.lease.mayTakeOver() ? clock.now() : null;
     const lost = await store.llm_calls.endLost(before, now);
     if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway stopped");
@@ -356,7 +356,7 @@ function countChoices({ n }: JsonObject): number {
   return typeof n === "number" && n >= 1 ? Math.min(Math.ceil(n), MAX_CHOICES) : 1;
 }
 
-/** For native events, an estimate: a vendor sends about one event for each token. */
+/** A native event counts as one token, because a vendor sends about one event for each token. */
 function estimatePartTokens(part: LlmEndpointPart): number {
   if (part.type === "native") return 1;
   const text = part.type === "tool_call" ? part.args : "text" in part ? part.text : undefined;

@@ -1,7 +1,7 @@
 /**
  * Begins turns and writes the messages of users. The row of a turn and the message are written in one
  * transaction. A turn that is recorded but cannot continue is ended, so that no row stays `running`. A
- * message is published on the bus after it is written. A message that an adapter published itself is not
+ * message is published on the bus after it is written. A message that a plugin published itself is not
  * published again.
  */
 
@@ -65,7 +65,7 @@ export interface TurnRequest {
   subagent?: SubagentRun;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
   once?: IdempotencyClaim;
-  /** The event of a message that an adapter has already published. */
+  /** The event of a message that a plugin has already published. */
   event?: BusEvent<"user.message.received">;
 }
 
@@ -209,8 +209,8 @@ async function recordStart(
 }
 
 /**
- * Returns the history up to the message just written. The tape is read again when others have written in
- * between.
+ * Returns a history that includes the message just written. If the cached history lacks it, because another gateway has
+ * written in between or the head has moved, the tape is read again.
  */
 async function readHistoryAt(
   { histories }: BeginDeps,

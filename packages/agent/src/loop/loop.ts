@@ -1,8 +1,8 @@
 /**
- * The agent loop. A session has one turn at a time. A message that arrives during a turn is written to the
- * tape immediately and joins at the next step. A turn begins with its row and the user's message in one
- * transaction and ends with its row and the answer in another, so that every acknowledged write survives a
- * crash.
+ * The agent loop. A session has one turn at a time. A message that arrives during a turn is written to the tape
+ * immediately and joins at the next step; if its sender may not join, it waits and begins its own turn. A turn begins
+ * with its row and the user's message in one transaction and ends with its row and the answer in another, so that the
+ * rows and the tape agree after a crash.
  */
 
 import {
@@ -59,7 +59,7 @@ export interface LoopDeps extends RunTurnDeps {
 }
 
 interface SessionSlot {
-  /** Resolves to null when the session is reserved for work other than a turn. */
+  /** Resolves to null if the session is reserved for work other than a turn, or a recovered turn does not resume. */
   turn: Promise<Turn | null>;
   release(): void;
   /** Set while the turn runs. */
@@ -73,6 +73,7 @@ const OTHER_GATEWAY_POLL_MS = 500;
 export class Loop {
   readonly #deps: LoopDeps;
   readonly #slots = new IdTable<SessionSlot>();
+  /** Ids of the message events that the loop publishes itself and therefore does not handle. */
   readonly #published = new Set<string>();
   /** The recovered turns of stopped gateways start after this promise resolves. */
   readonly #ready = Promise.withResolvers<void>();
@@ -158,7 +159,7 @@ export class Loop {
     return row === null ? null : toDelegatedCaller(row);
   }
 
-  /** Returns false when the session has no turn. */
+  /** Returns false if the session has no turn and is not reserved for other work. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
     const slot = this.#slots.get(sessionMapKey(key));
     if (slot === undefined) return false;
@@ -170,7 +171,7 @@ export class Loop {
 
   /**
    * Runs work that changes the chain of the session. No turn begins before the work is done. Throws `session.busy` if a
-   * turn is running.
+   * turn or other such work is running.
    */
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionMapKey(key);
@@ -200,15 +201,6 @@ export class Loop {
     return this.#slots.get(sessionMapKey(key))?.turn;
   }
 
-  /** Returns whether the session has a turn that runs or is about to begin, or is reserved for other work. */
-  isBusy(key: SessionKey): boolean {
-    return this.#slots.get(sessionMapKey(key)) !== undefined;
-  }
-
-  get running(): number {
-    return this.#slots.size;
-  }
-
   /** Ends every turn and waits until each end is recorded. */
   async stop(): Promise<void> {
     this.#stopping = true;
@@ -233,8 +225,8 @@ export class Loop {
   }
 
   /**
-   * Claims the turns of gateways that died. Each claimed turn reserves its session immediately, and resumes
-   * or ends when the loop is ready. `recoverCalls` recovers the calls that were claimed with the turns; it runs
+   * Claims the turns of gateways that died. Each claimed turn reserves its session as soon as the session is free, and
+   * resumes or ends when the loop is ready. `recoverCalls` recovers the calls that were claimed with the turns; it runs
    * before any turn waits for them.
    */
   async recoverTurns(recoverCalls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
@@ -299,7 +291,7 @@ export class Loop {
     }
   }
 
-  /** Handles a message that an adapter plugin published itself. */
+  /** Handles a message that a plugin published itself. */
   async #onMessage(event: BusEvent<"user.message.received">): Promise<void> {
     if (this.#published.delete(event.id)) return;
     const { org_id, project_id, session_id, payload, source } = event;
@@ -312,7 +304,7 @@ export class Loop {
       admin: false,
       channel: source,
     };
-    // Not awaited, because a turn must never block the worker of its session (bus.fifo).
+    // Not awaited, because a turn must never block the queue of its session (bus.fifo).
     void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
       (error: unknown) => this.#reportError(key, "the message could not be accepted", error),
     );
@@ -410,7 +402,10 @@ export class Loop {
     turn.end(run ?? (await this.#waitForOtherGateway(turn)));
   }
 
-  /** Waits for the end of a turn that another gateway holds and returns its final record. */
+  /**
+   * Waits for the end of a turn that another gateway holds and returns its final record. Returns the last known record
+   * if this gateway stops first.
+   */
   async #waitForOtherGateway({ key, run: row }: Turn): Promise<Run> {
     const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...last_known } = row;
     for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Reads the progress of a turn from its tape alone: the last answer of the model and the results of its
- * calls.
+ * Reads the progress of a turn from its tape alone: the last answer of the model, the results of its calls, the tools
+ * that it found, and the tools that it called although they were not allowed.
  */
 import {
   type AgentLoopState,

@@ -99,7 +99,10 @@ export async function waitForOpenCalls(deps: ResumeDeps, turn: Turn): Promise<Pr
   }
 }
 
-/** Records the failure and a last message, so that the tape shows why the turn ended. */
+/**
+ * Records the failure and a last message, so that the tape shows that the turn ended. If the session no longer exists,
+ * only the row of the run is written.
+ */
 export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: BackplaneError): Promise<void> {
   const key = keyOf(run);
   if ((await deps.store.sessions.get(key)) === null) {
@@ -185,7 +188,7 @@ interface NextWrite {
   stop(): void;
 }
 
-/** Must be created before the tape is read, so that no write in between is missed. */
+/** Must be called before the tape is read, so that no write in between is missed. */
 function watchNextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
   const { promise: written, resolve, reject } = Promise.withResolvers<void>();
   const name = sessionMapKey(key);

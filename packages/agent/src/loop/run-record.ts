@@ -89,7 +89,7 @@ export async function finishTurn(
       if (joins !== null) return { state: "joined", joins };
       if (ids === null) return { state: "lost" };
       publish();
-      return { state: "ended", run: publicRun(turn.run, ended, content, ids.last_id) };
+      return { state: "ended", run: toPublicRun(turn.run, ended, content, ids.last_id) };
     } catch (thrown) {
       log.error({ err: thrown, run_id: turn.run.id }, "the end of a turn could not be recorded; retrying");
       await new Promise<void>((resolve) => void clock.after(pause, resolve));
@@ -97,7 +97,7 @@ export async function finishTurn(
   }
 }
 
-function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number): Run {
+function toPublicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number): Run {
   const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...run } = row;
   return { ...run, ...ended, output: { content, entry_id } };
 }

@@ -167,7 +167,7 @@ export class Turn {
   }
 
   /**
-   * Counts the message before it is written, so that the turn cannot end between the message and its entry.
+   * Counts the message before it is written, so that the turn cannot end while the message is being written.
    */
   async join<T>(writing: Promise<T>): Promise<T> {
     this.joined++;

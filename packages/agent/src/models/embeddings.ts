@@ -5,7 +5,7 @@
  */
 import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
-import { modelBridgeSession } from "@backplane/session";
+import { createModelBridgeId } from "@backplane/session";
 import type { KernelService } from "../plugins/plugins-port.ts";
 import type { ActiveModels } from "./active-models.ts";
 import type { ModelCalls } from "./call-model.ts";
@@ -18,20 +18,20 @@ interface EmbeddedTexts {
   usage: TokenUsage;
 }
 
-/** Null when no provider instance of the org has an embedding model. */
+/** Resolves to null if no provider instance of the org has an embedding model. */
 export type EmbedTexts = (scope: Scope, texts: readonly string[]) => Promise<EmbeddedTexts | null>;
 
 const MAX_SIZE = 16_384;
 const MAX_TEXTS = 64;
 
-export function createEmbedTexts(models: ModelCalls, active: ActiveModels): EmbedTexts {
+export function createEmbedTexts(models: ModelCalls, active_models: ActiveModels): EmbedTexts {
   return async (scope, texts) => {
-    const chosen = await active.chooseEmbeddingModel(scope.org_id);
+    const chosen = await active_models.chooseEmbeddingModel(scope.org_id);
     if (chosen === null) return null;
     const { embeddings, usage } = await models.call(
       { ...chosen, messages: [], tools: [], params: {}, input: [...texts] },
       {
-        to: { session_id: modelBridgeSession("embedding"), scope },
+        to: { session_id: createModelBridgeId("embedding"), scope },
         signal: new AbortController().signal,
         timeout_ms: COGNITION_LIMITS.timeout_ms,
       },

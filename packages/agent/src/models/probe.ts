@@ -2,16 +2,20 @@
 
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import type { AgentProviders, Clock } from "@backplane/ports";
-import { modelBridgeSession } from "@backplane/session";
+import { createModelBridgeId } from "@backplane/session";
 import type { ActiveModels } from "./active-models.ts";
 import type { ModelCalls } from "./call-model.ts";
 
 const PROBE_MS = 5_000;
 
 /** Sends one small request to an instance, so that a user can test a new API key. */
-export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clock): AgentProviders["test"] {
+export function createProbe(
+  models: ModelCalls,
+  active_models: ActiveModels,
+  clock: Clock,
+): AgentProviders["test"] {
   return async (caller, id) => {
-    const chosen = await active.choose(caller.scope.org_id, id);
+    const chosen = await active_models.choose(caller.scope.org_id, id);
     if (chosen === null) throw new BackplaneError("provider.not_found");
     const began = clock.monotonic();
     const latency = () => Math.round(clock.monotonic() - began);
@@ -25,7 +29,7 @@ export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clo
           params: { max_tokens: 16 },
         },
         {
-          to: { session_id: modelBridgeSession("web-api-test"), scope: caller.scope },
+          to: { session_id: createModelBridgeId("web-api-test"), scope: caller.scope },
           signal: new AbortController().signal,
           timeout_ms: PROBE_MS,
           retries: 0,

@@ -35,7 +35,10 @@ export class Announcer {
     }
   }
 
-  /** Resolves when the plugins of every org have received the event, after all events queued before it. */
+  /**
+   * Resolves when the event has been delivered in every org, after all events queued before it. Does not resolve if a
+   * full queue dropped the event, so the caller sets a time limit.
+   */
   async publishAndWait<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const pending_orgs = new Set(this.#subscriptions.orgs);

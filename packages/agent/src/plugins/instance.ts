@@ -26,7 +26,9 @@ export interface InstanceHooks {
    * read first.
    */
   isMeantFor(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
-  /** Called after each handled event with the thrown value, or null on success. */
+  /**
+   * Called after each handled event with the thrown value, or null on success, and when an event misses its deadline.
+   */
   recordOutcome(instance: Instance, failure: unknown): void;
   /** Reports a failure that the bus has not published. */
   reportError(instance: Instance, failure: unknown): void;

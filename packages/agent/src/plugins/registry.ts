@@ -98,7 +98,8 @@ export class PluginRegistry {
 
   /**
    * Replaces the running instance. Calls in flight end in the old instance. Throws when the new instance cannot be
-   * loaded. The old instance then stays active, unless the category or the prefixes of the plugin have changed.
+   * loaded. The old instance then stays active, unless the category or the prefixes of the plugin have changed. A
+   * plugin that is not loaded is loaded as by `load`.
    */
   async reload(record: PluginRecord): Promise<void> {
     await record.queue(() => this.#reload(record));

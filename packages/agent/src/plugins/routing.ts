@@ -1,7 +1,8 @@
 /**
- * Selects the subscribed events that are meant for a plugin (plug.extras). A model call goes to the plugin
- * that owns the provider instance, a decision to the session's strategy, and a memory event to the stores that it
- * lists. A tool call never reaches a tool plugin over the bus, because tools run through the door.
+ * Selects the subscribed events that are meant for a plugin (plug.extras). A model call goes to the plugin that owns
+ * the provider instance, a decision to the strategy of the turn, and a memory event to the stores that it lists, or to
+ * all stores if it lists none. A tool call never reaches a tool plugin over the bus, because tools run through the
+ * door.
  */
 import { type BusEvent, LOOP_LIMITS } from "@backplane/contract";
 import type { InstanceOwners } from "../providers/owners.ts";

@@ -24,7 +24,7 @@ export const SEEDED_KEY = "_meta.providers_seeded_at";
 /** The default while no other provider has a key, because this plugin needs neither a key nor the network. */
 const OFFLINE_PLUGIN = "llm-echo";
 /** Every instance gets the fields `plugin` and `label`. */
-const META_FIELDS = 2;
+const META_FIELD_COUNT = 2;
 
 interface BootstrapDeps {
   config: LiveConfig;
@@ -105,7 +105,7 @@ async function readInstance(
     if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }
-  if (rows.size > META_FIELDS) return rows;
+  if (rows.size > META_FIELD_COUNT) return rows;
   for (const [field, value] of Object.entries(fallback)) rows.set(`${to}${field}`, value);
   return rows;
 }

@@ -85,7 +85,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   function toView(instance: ProviderInstance, active: string | null): ProviderView {
     const { id, plugin, label, config: fields } = instance;
     // An instance whose plugin was removed is still listed, so that the instance can be removed too.
-    const config_schema = schemaOf(plugin) ?? null;
+    const config_schema = findSchema(plugin) ?? null;
     return { id, plugin, label, active: id === active, config: fields, config_schema };
   }
 
@@ -111,7 +111,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   }
 
   /** Returns undefined if the plugin is not installed. */
-  function schemaOf(name: string): JsonObject | null | undefined {
+  function findSchema(name: string): JsonObject | null | undefined {
     try {
       return deps.getPlugin(name).config_schema;
     } catch {
@@ -121,7 +121,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   /** The fields of an instance whose plugin is not installed are not checked, because their schema is unknown. */
   async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
-    const config_schema = schemaOf(name);
+    const config_schema = findSchema(name);
     if (config_schema === undefined) return;
     await checkConfig(deps.schemas, { name, config_schema }, fields, changed);
   }
@@ -148,7 +148,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const { plugin, label, config: requested = {} } = body;
         checkPlugin(plugin);
         const fields = withoutNulls(
-          withAllowedAddress({}, withoutNulls(requested), schemaOf(plugin) ?? null),
+          withAllowedAddress({}, withoutNulls(requested), findSchema(plugin) ?? null),
         );
         const id = body.id ?? generateId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
@@ -175,7 +175,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const instance = findInstance(instances, id);
         const { label, config: requested = {} } = body;
         const unmasked = Object.entries(requested).filter(([field, value]) => !isMasked(field, value));
-        const schema = schemaOf(instance.plugin) ?? null;
+        const schema = findSchema(instance.plugin) ?? null;
         const fields = withAllowedAddress(instance.config, Object.fromEntries(unmasked), schema);
         const changes = Object.entries(fields);
         const set = toConfigKeys(id, Object.fromEntries(changes.filter(([, value]) => value !== null)));

@@ -7,7 +7,7 @@
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
 import { createCoreTool, noBrief, SAMPLING_TOOL } from "@backplane/door";
 import type { KernelDeps, RegisteredTool } from "@backplane/ports";
-import { modelBridgeSession } from "@backplane/session";
+import { createModelBridgeId } from "@backplane/session";
 import type { ActiveModels } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
@@ -56,7 +56,7 @@ export function createSamplingTool({
       const answer = await models.call(
         { provider, model, messages: messagesOf(request), tools: [], params: paramsOf(request) },
         {
-          to: { session_id: modelBridgeSession("sampling"), scope },
+          to: { session_id: createModelBridgeId("sampling"), scope },
           signal: signal as AbortSignal,
           timeout_ms: COGNITION_LIMITS.timeout_ms,
         },

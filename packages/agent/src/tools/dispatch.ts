@@ -1,7 +1,7 @@
 /**
  * The tool dispatcher (ktool.dispatch): one subscriber that passes each tool.call.request to the door. The
  * door publishes the outcome when it settles the call, so a call that a crash interrupted is reported in the
- * same way. The dispatcher starts the call and returns, so that it never blocks the worker of the session.
+ * same way. The dispatcher starts the call and returns, so that it never blocks the queue of the session.
  */
 
 import { type BusEvent, codeOf, refusalKind, toBackplaneError } from "@backplane/contract";
@@ -42,7 +42,7 @@ export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps)
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await readBrief(tool, event);
-    // Nothing is on the tape yet, so a turn that has ended meanwhile leaves no trace of this call.
+    // The call itself is not on the tape yet, so a turn that has ended meanwhile needs no result of it.
     if (turn.closing) return;
     await turn.waitFor(invokeThroughDoor(call, turn, tool));
   }

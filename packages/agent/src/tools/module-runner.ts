@@ -36,7 +36,6 @@ interface ModuleCall {
   scope: Scope;
   invocation_id: string;
   session_id: string | null;
-  tool_call_id: string;
 }
 
 type EndCall = (ending: Pick<RunOutcome, "status" | "error">) => void;
@@ -56,7 +55,6 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       scope,
       invocation_id: request.invocation_id,
       session_id,
-      tool_call_id: id,
     });
     const { promise: stopped, resolve } = Promise.withResolvers<RunOutcome>();
     const end: EndCall = ({ status, error }) => {
@@ -91,7 +89,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   }
 
   return {
-    ...processOperations(runner),
+    ...pickProcessOperations(runner),
     run(request, listener) {
       if (request.package.runtime.protocol !== "module.kernel") return runner.run(request, listener);
       const tool = deps.tool(request.binding_id);
@@ -121,8 +119,8 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   };
 }
 
-/** Operations that apply only to processes. A runner may lack any of them. */
-function processOperations({
+/** Returns the operations that apply only to processes. A runner may lack any of them. */
+function pickProcessOperations({
   describe,
   probe,
   request,

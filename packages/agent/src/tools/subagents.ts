@@ -168,7 +168,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     return turn;
   }
 
-  /** Calls are recovered, and approved ones started, before the turns that made them are resumed. */
+  /** Waits because calls are recovered, and approved calls started, before the turns that made them are resumed. */
   async function waitForParent(call: TurnCallRow): Promise<Turn> {
     const { scope } = sessionOf(call);
     const until = clock.monotonic() + PARENT_WAIT_MS;

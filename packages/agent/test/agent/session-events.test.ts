@@ -79,7 +79,7 @@ verifies("session.events", "publishes session.started and session.forked for a s
 
 verifies(
   ["session.events", "tape.reset"],
-  "publishes session.archived with the old chain when a session is reset",
+  "publishes session.reset and session.archived with the old chain when a session is reset",
   async () => {
     const fixture = await createTestSession();
     await fixture.say("hello");

@@ -1,6 +1,5 @@
 /**
- * Embeddings for instruments and plugins: computed by a provider instance with an embedding model, otherwise by
- * hashing.
+ * Embeddings for instrument plugins: computed by a provider instance with an embedding model, otherwise by hashing.
  */
 import type { Embeddings, EmbedRequest, KernelPlugin } from "@backplane/contract";
 import { llmProviderPlugin } from "@backplane/sdk/kernel";

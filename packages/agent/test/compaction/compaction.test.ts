@@ -23,7 +23,7 @@ const compactionEvents = (fixture: TestSession) =>
 
 verifies(
   "compact.auto",
-  "replaces older entries with a summary on a new chain at 80 % of the window",
+  "replaces older entries with a summary on a new chain when the window is nearly full",
   async () => {
     const fixture = await createNearlyFullSession();
     const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });

@@ -82,12 +82,12 @@ test.each<[string, Json]>([
 
 verifies(
   "compactor.repeat",
-  "compacts again after each of three undos, without a message in between",
+  "compacts three times with an undo after each compaction and without a message in between",
   async () => {
-    let turn = 0;
+    let summaries = 0;
     const fixture = await createSessionWithCompactor(() => ({
       seed_blocks: [],
-      summary: { text: `short ${++turn}` },
+      summary: { text: `short ${++summaries}` },
     }));
     const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
     const created = new Set<string>();

@@ -14,7 +14,7 @@ const text = (words: string) => [{ type: "text", text: words }];
 type Blocks = (JsonObject & { entry_id: number; kind: string })[];
 type Answer = (blocks: Blocks) => Json;
 
-/** A session with a system message, two answered questions, a tool call and an open question. */
+/** A session with a system message, an answered question with a tool call, an open question and an open tool call. */
 async function createSession(answer: Answer): Promise<TestSession> {
   const fixture = await createTestSession();
   const { sessions, chains } = fixture.kernel;

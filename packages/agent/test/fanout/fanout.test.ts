@@ -140,7 +140,7 @@ test("disconnects a replaying client when unpersisted events exceed the buffer",
   expect(watcher.ended).toEqual(["send_failed"]);
 });
 
-test("reads entries of a reset, compaction and undo from the tape", async () => {
+test("reads the entries of a compaction and of a reset from the tape, and none twice after an undo", async () => {
   const fixture = await createTestFanout();
   await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });

@@ -9,13 +9,13 @@ const contextEvents = (events: readonly { kind: string; payload: unknown }[]) =>
 
 verifies(
   "fanout.heartbeat",
-  "detaches silent clients at the next poll and failing ones immediately, and ends all on shutdown",
+  "detaches silent clients at the next check and failing ones immediately, and ends all on shutdown",
   async () => {
     const fixture = await createTestFanout();
     const { clock } = fixture;
     const quiet = await fixture.watch();
     const lively = await fixture.watch();
-    // The timers are the poll and the bus timer for idle scopes.
+    // The timers are the check for silent clients and the bus timer for idle scopes.
     expect(clock.timers).toBe(2);
     for (let s = 0; s < 60; s += 10) {
       await clock.advance(10_000);
@@ -128,7 +128,7 @@ test("pauses a replay for a slow client instead of disconnecting it", async () =
   expect([watcher.ids(), watcher.ended]).toEqual([upTo(51), []]);
 });
 
-test("replaces the lost connection of a client that reconnects", async () => {
+test("replaces the lost connection of a client that reconnects, but not for another caller", async () => {
   const fixture = await createTestFanout();
   const lost = await fixture.watch();
   const other_watcher = await fixture.watch({

@@ -106,7 +106,7 @@ const isSequence = (ids: readonly number[], first: number): boolean => ids.every
 
 const nextMs = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
-/** A seeded generator makes the same choices in every run. */
+/** A seeded generator draws the same numbers in every run. */
 function createRandom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,4 +1,4 @@
-/** Messages that a plugin sends with its token: one that starts a turn is a child run like those of POST /v1/runs. */
+/** Messages that a plugin sends with its token. A message that starts a turn starts a child run, like POST /v1/runs. */
 import type { Json, KernelTool, Run } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
@@ -32,7 +32,7 @@ async function waitForRun({ kernel }: Pick<TestSession, "kernel">, id: string): 
   return await kernel.runs.get(user, id);
 }
 
-async function runsOf({ kernel }: Pick<TestSession, "kernel">, session_id: string): Promise<Run[]> {
+async function listRuns({ kernel }: Pick<TestSession, "kernel">, session_id: string): Promise<Run[]> {
   return (await kernel.runs.list(user, { session_id }, { limit: 20 })).items;
 }
 
@@ -53,7 +53,7 @@ verifies(
     expect(new Set(started).size).toBe(1);
     expect(refused).toMatchObject([refusal("max_child_runs")]);
     expect(used).toMatchObject({ child_runs: 1 });
-    expect(await runsOf(fixture, "child")).toMatchObject([
+    expect(await listRuns(fixture, "child")).toMatchObject([
       { id: started[0], trigger: "harness", parent_run_id: done.id, status: "completed" },
     ]);
   },
@@ -67,7 +67,7 @@ verifies("harness.limits", "refuses a message of a harness whose turn is deeper 
     await sendMessage(fixture, caller, "child", "/say x", "a").catch((error) => refused.push(error));
   });
   expect(refused).toMatchObject([refusal("max_depth")]);
-  expect(await runsOf(fixture, "child")).toEqual([]);
+  expect(await listRuns(fixture, "child")).toEqual([]);
 });
 
 verifies(
@@ -84,7 +84,7 @@ verifies(
       { code: "request.invalid", fix: expect.stringContaining("POST /v1/runs") },
     ]);
     expect(used).toMatchObject({ child_runs: 0 });
-    expect(await runsOf(fixture, "child")).toEqual([]);
+    expect(await listRuns(fixture, "child")).toEqual([]);
   },
 );
 
@@ -127,7 +127,7 @@ verifies(
     };
     expect(refused).toMatchObject([error, error]);
     expect(used).toMatchObject({ child_runs: 0 });
-    expect(await runsOf(fixture, "child")).toEqual([]);
+    expect(await listRuns(fixture, "child")).toEqual([]);
   },
 );
 
@@ -183,7 +183,7 @@ verifies(
       { status: "completed", trigger: "api" },
       refusal("max_child_runs"),
     ]);
-    expect(await runsOf(fixture, "of-writer")).toEqual([]);
+    expect(await listRuns(fixture, "of-writer")).toEqual([]);
   },
 );
 
@@ -223,11 +223,11 @@ verifies(
       return { summary: { text: "ended" } };
     });
     await second.kernel.start();
-    expect(await runsOf(second, "child")).toMatchObject([{ error: { code: "gateway_stopping" } }]);
+    expect(await listRuns(second, "child")).toMatchObject([{ error: { code: "gateway_stopping" } }]);
     const [approval] = await pending(second);
     await second.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
-    await until(async () => (await runsOf(second, "child")).length === 2);
-    const [continued] = await runsOf(second, "child");
+    await until(async () => (await listRuns(second, "child")).length === 2);
+    const [continued] = await listRuns(second, "child");
     expect(continued).toMatchObject({ trigger: "approval", parent_run_id: started.run.id });
     const { execution_id } = (await second.kernel.runs.get(user, started.run.id)).harness!;
     expect(await second.kernel.runs.execution(user, execution_id)).toMatchObject({ used: { child_runs: 2 } });

@@ -1,4 +1,4 @@
-/** A test session with a bound harness whose behaviour is a script. */
+/** A package with a harness, and functions that run the bound harness with a script as its program. */
 import type { Json, JsonObject, Run } from "@backplane/contract";
 import type { Caller, Kernel } from "@backplane/ports";
 import { manifest } from "@backplane/test-kit/kernel/manifests";

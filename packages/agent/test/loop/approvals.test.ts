@@ -223,7 +223,7 @@ verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched
 
 verifies(
   "approval.session-cache",
-  "limits an approval for the session to the same tool, arguments and session",
+  "limits an approval for the session to the same arguments and session, until its grant is revoked",
   async () => {
     const { fixture, adapter } = await createApprovalSession();
     const first = fixture.say('/tool shell {"command": "ls"}');

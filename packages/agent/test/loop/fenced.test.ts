@@ -1,4 +1,6 @@
-/** Two gateways on one PostgreSQL database. One of them loses its lease for a while and returns. */
+/**
+ * Two gateways on one PostgreSQL database: lost leases, takeovers, store outages, and messages for each other's turns.
+ */
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";

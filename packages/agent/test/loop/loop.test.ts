@@ -67,7 +67,7 @@ verifies(
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });
     const turn = fixture.say('/tool wait {"n": 1}\n/tool wait {"n": 2}\n/tool wait {"n": 3}');
-    await until(() => gate.running === 3);
+    await until(() => gate.started === 3);
     for (const release of gate.releases.toReversed()) release();
     expect((await turn).output!.content).toBe(
       "Tool results:\n- wait: done 1\n- wait: done 2\n- wait: done 3",
@@ -82,13 +82,13 @@ verifies(
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });
     const turn = fixture.say('/tool wait {"n": 1}\n/tool wait {"n": 2}');
-    await until(() => gate.running === 2);
+    await until(() => gate.started === 2);
     const modelCalls = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
     const before = modelCalls();
     expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(true);
     // The tools never return on their own, so the turn can end only because the interrupt cancels them.
     const run = await turn;
-    expect(gate.running).toBe(2);
+    expect(gate.started).toBe(2);
     expect(modelCalls()).toBe(before);
     expect(run).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     expect(gate.aborted.sort()).toEqual(["1", "2"]);
@@ -155,7 +155,7 @@ verifies("loop.order", "ends only the turn when a strategy violates the step ord
   expect((await fixture.say("hello")).status).toBe("completed");
 });
 
-verifies("loop.history", "builds the model's context of earlier turns from the tape alone", async () => {
+verifies("loop.history", "sends the model the messages, calls and results of earlier turns", async () => {
   const fixture = await createTestSession();
   await fixture.say('/tool add {"a": 2, "b": 3}');
   await fixture.say("and now?");
@@ -199,7 +199,7 @@ test("writes a message that arrives during a turn immediately and answers it in 
   const gate = gatedTool("wait");
   const fixture = await createTestSession({ tools: [gate.tool] });
   const turn = fixture.say('/tool wait {"n": 1}');
-  await until(() => gate.running === 1);
+  await until(() => gate.started === 1);
   const joined = await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/say and this" });
   expect((await fixture.tape()).at(-1)).toMatchObject({
     id: joined.entry_id,
@@ -217,7 +217,7 @@ test("begins a separate turn for a message whose sender has fewer rights", async
   const { sessions, runs } = fixture.kernel;
   const session = { session_id: "s1" };
   const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
-  await until(() => gate.running === 1);
+  await until(() => gate.started === 1);
   const turn = sessions.message(user, session, { text: "/tool plugins_list {}" });
   gate.releases[0]!();
   const { run_id } = await turn;
@@ -232,6 +232,7 @@ test("begins one turn for two concurrent messages and answers both", async () =>
   const both = await Promise.all(
     ["one", "two"].map((text) => fixture.kernel.sessions.message(user, { session_id: "s1" }, { text })),
   );
+  expect(both[1]!.run_id).toBe(both[0]!.run_id);
   await until(async () => (await fixture.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
   const messages = (await fixture.tape()).flatMap(({ kind, payload }) =>
     kind === "message" ? [payload] : [],
@@ -291,7 +292,7 @@ verifies(
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });
     const turn = fixture.say('/tool wait {"n": 1}');
-    await until(() => gate.running === 1);
+    await until(() => gate.started === 1);
     const other_chain = await fixture.kernel.chains.create(user, { session_id: "s1" });
     const block = { kind: "input" as const, content: [{ type: "text", text: "on the other chain" }] };
     await fixture.kernel.chains.addBlocks(user, other_chain.id, [block]);
@@ -312,7 +313,7 @@ test("serializes a reset and a concurrent message", async () => {
   }
 });
 
-test("rejects a message that cannot be serialized", async () => {
+test("rejects an attachment with a `constructor` that has a `prototype`", async () => {
   const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
   const sent = fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "x", attachments });

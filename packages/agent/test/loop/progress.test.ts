@@ -37,7 +37,7 @@ const responseEntry = (request_id: string, ...ids: string[]) =>
 const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
   readTurnProgress(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
-test("starts from the beginning when the turn had not called the model yet", () => {
+test("starts from the beginning when the model had not answered yet", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
   expect(progressAfter(messageEntry("user"), requestEntry)).toMatchObject({
     answer: null,

@@ -31,7 +31,7 @@ const assistantTexts = (tape: readonly Entry[]) =>
     kind === "message" && payload.role === "assistant" ? [payload.content] : [],
   );
 
-/** The entries that a model would receive, in the order of the tape. */
+/** The roles of messages and the kinds of calls and results, in the order of the tape. */
 const contextKinds = (tape: readonly Entry[]) =>
   tape.flatMap(({ kind, payload }) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],

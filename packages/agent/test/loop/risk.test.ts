@@ -101,7 +101,7 @@ verifies(
 
 verifies(
   "tools.risk-map",
-  "requests approval for a requires_approval tool at any risk and tolerance",
+  "requests approval for a requires_approval tool even at low risk and full tolerance",
   async () => {
     const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
     await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });

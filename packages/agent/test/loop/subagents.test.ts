@@ -177,7 +177,7 @@ verifies("subagent.enforced", "ends a child together with the call that spawned 
   const { plugin } = autoApprovePlugin();
   const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, plugin] });
   const turn = fixture.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
-  await until(() => gate.running === 1);
+  await until(() => gate.started === 1);
   const { items } = await fixture.kernel.invocations.list(user, { export_id: "agent" }, { limit: 1 });
   await fixture.kernel.invocations.cancel(user, items[0]!.id);
   await turn;

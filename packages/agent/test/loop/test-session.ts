@@ -1,5 +1,6 @@
 /**
- * A test session with the bundled offline provider and strategy, a few tools, and functions to send messages.
+ * A test session with the bundled offline provider and strategy, a function that sends messages, and tools and
+ * strategies for tests.
  */
 
 import type {
@@ -27,19 +28,20 @@ import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 /** A tool that answers when the test releases it. */
 export function gatedTool(name: string): {
   tool: KernelTool;
-  /** One function per running call; each lets its call return. */
+  /** One function per call; each lets its call return. */
   releases: (() => void)[];
   aborted: string[];
-  running: number;
+  /** The number of calls so far. */
+  started: number;
 } {
-  const gate = { releases: [] as (() => void)[], aborted: [] as string[], running: 0 };
+  const gate = { releases: [] as (() => void)[], aborted: [] as string[], started: 0 };
   const tool: KernelTool = {
     name,
     description: "Waits.",
     parameters: { type: "object", properties: { n: { type: "number" } } },
     effect_class: "read_only",
     async run({ n }, { signal }) {
-      gate.running++;
+      gate.started++;
       signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
       await new Promise<void>((resolve) => gate.releases.push(resolve));
       return toolOk(`done ${JSON.stringify(n)}`);

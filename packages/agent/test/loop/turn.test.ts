@@ -97,7 +97,7 @@ describe("a message", () => {
   });
 });
 
-test("hides a tool deferred by the budget only from an agent that may search for it", () => {
+test("hides tools deferred by budget or profile only from agents that may search, and tools deferred by policy from all", () => {
   const tool = (deferred_by: OfferedTool["deferred_by"]) => ({ name: "a", deferred_by }) as OfferedTool;
   for (const [allowed, deferred_by, hidden] of [
     [null, null, false],

@@ -26,7 +26,7 @@ function createCalls(replies: Reply[]) {
     ) {
       const id = `evt_${attempts.push(payload.attempt)}`;
       options.onSent({ id });
-      const reply = replies.shift() ?? replies[0]!;
+      const reply = replies.shift()!;
       if ("code" in reply) throw new BackplaneError(reply.code, reply.message);
       options.signal.throwIfAborted();
       if (reply.delta !== undefined) delta({ payload: { request_id: id, content: reply.delta } });

@@ -98,7 +98,7 @@ verifies("content.blocks", "loads only files that belong to the call in the refe
   expect(opened).toEqual([]);
 });
 
-test("leaves images over the budget as references, the oldest first", async () => {
+test("leaves images over the budget as references, the oldest first, and files over the size limit", async () => {
   const { load, opened } = createLoader();
   const block = { ...imageBlock("inv_1"), bytes: 3_000_000 };
   const messages = await load({ content: [block] }, { content: [block] });

@@ -46,7 +46,7 @@ test("mounts routes while the plugin is loaded, under /x/ or, if allowed, under 
   expect(await codeOfRejected(fixture.system.adapters.handle(admin, mount, request))).toBe("route.not_found");
 });
 
-test("fails a plugin whose route is already taken by another adapter", async () => {
+test("fails a plugin whose route is already taken by another adapter or by itself", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(adapter("web", "/api/{a}", () => ({ status: 204 })));
     loader.add(adapter("web-two", "/api/{b}", () => ({ status: 204 })));

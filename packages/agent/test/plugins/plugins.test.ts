@@ -207,7 +207,7 @@ test("loads installed plugins, unloads removed ones and restores an overridden b
 
 verifies(
   "plug.health",
-  "checks the health of all plugins in parallel and reports ok, degraded or failed",
+  "reports ok, degraded or failed for the health of each enabled plugin, even if one check hangs",
   async () => {
     const fixture = await createTestPlugins((loader) => {
       loader.add(() =>

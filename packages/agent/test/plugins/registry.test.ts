@@ -160,7 +160,7 @@ test("loads a plugin only once when it is enabled while the kernel boots", async
   await expect(fixture.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
 });
 
-test("subscribes a plugin once in an org that is entered twice, and gives it a context of that org", async () => {
+test("subscribes a plugin once in an org that is subscribed twice, and gives it a context of that org", async () => {
   const received: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
@@ -176,7 +176,7 @@ test("subscribes a plugin once in an org that is entered twice, and gives it a c
   const acme = { org_id: "org_acme", project_id: "proj_one" };
   await fixture.set({ "plugin.echo_skill.tone": "plain" });
   await fixture.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
-  await fixture.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
+  await fixture.publish("user.message.received", { text: "not subscribed yet" }, "s1", acme);
   await drainBus(fixture.bus);
   expect(received).toEqual([]);
   fixture.system.subscribeOrg("org_acme");

@@ -128,7 +128,7 @@ test("counts a handler past its deadline as one failure against the configured t
   expect(fixture.system.snapshot()[0]?.error).toBe("handling user.message.received took too long");
 });
 
-test("restarts a hosted plugin after its process exits, with back-off, up to the threshold", async () => {
+test("restarts a hosted plugin after its process exits until it reaches the threshold", async () => {
   let loads = 0;
   const received: string[] = [];
   const fixture = await createTestPlugins(

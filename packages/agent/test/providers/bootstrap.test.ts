@@ -49,11 +49,11 @@ verifies("llm.instances", "fills the initial instances from the environment of t
   expect(settings).toMatchObject({ "providers.llm-openai.api_key": "sk-own", provider: "llm-openai" });
   expect(settings).not.toHaveProperty(["providers.llm-openai.base_url"]);
   expect(settings).not.toHaveProperty(["providers.llm-anthropic.api_key"]);
-  const keyless = await createSystem({});
-  await bootstrapProviders(keyless.deps, ORG, ["llm-anthropic", "llm-echo"], {
+  const without_model = await createSystem({});
+  await bootstrapProviders(without_model.deps, ORG, ["llm-anthropic", "llm-echo"], {
     "llm-anthropic": { api_key: "sk-ant-1234" },
   });
-  expect((await keyless.values()).provider).toBe("llm-echo");
+  expect((await without_model.values()).provider).toBe("llm-echo");
 });
 
 verifies(

@@ -14,7 +14,7 @@ const createSystem = () =>
     loader.add(() => plugin("a-skill", "skill"));
   });
 
-const idsOf = async ({ system }: TestPlugins) =>
+const listIds = async ({ system }: TestPlugins) =>
   (await system.providers.list(user, { show: false })).map(({ id, active }) => (active ? `${id}*` : id));
 
 verifies(
@@ -23,7 +23,7 @@ verifies(
   async () => {
     const fixture = await createSystem();
     const { providers } = fixture.system;
-    expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
+    expect(await listIds(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 
     const config = { base_url: "https://api.example.com", api_key: "sk-secret-1234", params: { seed: 1 } };
     expect(
@@ -77,7 +77,7 @@ verifies(
     expect(received).toEqual([]);
 
     await providers.setActive(user, "prod");
-    expect((await idsOf(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
+    expect((await listIds(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
     expect(await fixture.config.get(scope.org_id, "provider")).toBe("prod");
     expect(await codeOfRejected(providers.remove(user, "prod"))).toBe("provider.conflict");
     await providers.setActive(user, "llm-echo");
@@ -95,11 +95,11 @@ test("removes the last instance of a plugin that is no longer loaded", async () 
   const fixture = await createSystem();
   const { providers } = fixture.system;
   await fixture.set({ "providers.gone.plugin": "llm-gone", "providers.lame.plugin": "llm-broken" });
-  expect(await idsOf(fixture)).toEqual(["gone", "lame", "llm-echo*", "llm-openai"]);
+  expect(await listIds(fixture)).toEqual(["gone", "lame", "llm-echo*", "llm-openai"]);
   // One plugin was removed and the other failed to load.
   await providers.remove(user, "gone");
   await providers.remove(user, "lame");
-  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
+  expect(await listIds(fixture)).toEqual(["llm-echo*", "llm-openai"]);
   await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({ code: "provider.conflict" });
   await expect(providers.remove(user, "llm-echo")).rejects.toMatchObject({
     code: "provider.conflict",
@@ -178,5 +178,5 @@ test("creates separate instances for another org on first access", async () => {
   const rows = await fixture.system.providers.list(acme, { show: false });
   expect(rows.map(({ id }) => id)).toEqual(["llm-echo", "llm-openai"]);
   await fixture.system.providers.create(acme, { id: "theirs", plugin: "llm-echo" });
-  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
+  expect(await listIds(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 });

@@ -10,7 +10,7 @@ export interface BusLimits {
   reserve: number;
   handler_ms: number;
   category_ms: Partial<Record<PluginCategory, number>>;
-  /** Interval of the timer that looks for handlers past their deadline and for unused scopes. */
+  /** The interval at which handlers past their deadline are found, and the delay before unused scopes are removed. */
   sweep_ms: number;
 }
 
@@ -114,7 +114,10 @@ export interface BusStats {
 
 export interface Bus {
   attach(registration: PluginRegistration): BusPort;
-  /** A port of the kernel sees every scope and may publish every kind. With `part` the source is `kernel-<part>`. */
+  /**
+   * A port of the kernel sees every scope. It may publish every kind of the catalog, and extension kinds under
+   * `prefixes`. With `part` the source is `kernel-<part>`.
+   */
   kernel(part?: string, prefixes?: readonly string[]): KernelPort;
   stats(): BusStats;
   /** Detaches every port; waiting publishers and open requests are rejected. */

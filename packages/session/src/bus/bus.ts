@@ -24,8 +24,8 @@ import { Routes, type Subscriber } from "./routes.ts";
 import { type ScopeSessions, SessionQueue } from "./session-queue.ts";
 
 /**
- * The tools and providers that answer these kinds have the deadline of the call; all other handlers have the limit of
- * their category (bus.isolation).
+ * A tool or provider that answers one of these kinds has the deadline of the call instead of the limit of its category
+ * (bus.isolation).
  */
 const KINDS_WITH_CALL_TIMEOUT: ReadonlySet<string> = new Set(["tool.call.request", "llm.call.request"]);
 /** `RESOLVED.then(run)` schedules a microtask like `queueMicrotask(run)`, but is cheaper (benchmark bus.dispatch). */
@@ -170,7 +170,7 @@ class MemoryBus implements Bus, PortHost {
     this.#scheduleSweep(port.home);
   }
 
-  /** Publishes plugin.error on the kernel's session in the scope of the event, so that no other scope sees it. */
+  /** Publishes plugin.error on the kernel's session, in the scope of the event whose handler failed. */
   #publishFailure(
     { org_id, project_id, id: event_id }: BusEvent,
     name: string,

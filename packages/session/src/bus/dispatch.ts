@@ -1,7 +1,7 @@
 /**
- * Delivers queued events to their handlers, one event of a session at a time: all handlers of an event start in
- * order, and the next event starts when the last of them has ended or timed out. Delivery runs in a microtask and never
- * inside `publish`. After EVENTS_PER_TURN events all sessions yield to I/O and timers.
+ * Delivers queued events to their handlers, one event of a session at a time: all handlers of an event start in order,
+ * and the next event starts when the last of them has ended or timed out. Delivery starts in a microtask and never
+ * inside `publish`. After every EVENTS_BETWEEN_PAUSES events all sessions yield to I/O and timers.
  *
  * The next event does not wait for a handler that answers a call (`ANSWERED_KIND`): a model call or a tool call may
  * take minutes, and its own deltas, parallel calls and `user.interrupt` must be delivered meanwhile.
@@ -15,7 +15,7 @@ import type { BusSubscription, Routes } from "./routes.ts";
 import { type RunningHandler, RunningHandlers } from "./running-handlers.ts";
 import type { SessionQueue } from "./session-queue.ts";
 
-const EVENTS_PER_TURN = 1_024;
+const EVENTS_BETWEEN_PAUSES = 1_024;
 const ERROR_LENGTH = 2_000;
 
 const ANSWERED_KIND: Partial<Record<PluginCategory, string>> = {
@@ -62,7 +62,7 @@ export class Dispatch {
   run(queue: SessionQueue): void {
     const { limits, requests } = this.#deps;
     while (queue.pending === 0) {
-      if (this.#delivered >= EVENTS_PER_TURN) {
+      if (this.#delivered >= EVENTS_BETWEEN_PAUSES) {
         this.#pause(queue);
         return;
       }
@@ -137,7 +137,10 @@ export class Dispatch {
     }
   }
 
-  /** Tools and providers have the deadline of their call; other handlers have the limit of their category. */
+  /**
+   * A tool or provider has the deadline of the call if the publisher set one. Other handlers have the limit of their
+   * category or, without one, the limit for all handlers.
+   */
   #timeoutFor(category: PluginCategory | null, event: BusEvent): number {
     const { limits, call_timeouts } = this.#deps;
     if (category === null) return limits.handler_ms;

@@ -1,6 +1,6 @@
 /**
- * Decides which kinds a port may publish on which sessions. The rules of a port are computed once, so that a valid
- * publish costs one lookup; everything slow is on the error path (benchmark bus.dispatch).
+ * Decides which kinds a port may publish on which sessions. The rules of a port are computed once, so that a publish
+ * finds its rule with one lookup; everything slow is on the error path (benchmark bus.dispatch).
  */
 import {
   AGENT_SEPARATOR,
@@ -83,7 +83,7 @@ export class PublishRules {
         `${this.#publisher.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`,
       );
     }
-    // A part of the kernel publishes on any session, like the kernel itself.
+    // A plugin must not publish its extension kinds on the kernel session; a part of the kernel may.
     const session = this.#publisher.category === null ? "any" : "own";
     const rule: KindRule = { session, never_in_child: false, payload: null, matches: acceptAny };
     // Bounded because a plugin can invent any number of kinds under its prefix.

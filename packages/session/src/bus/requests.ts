@@ -3,7 +3,7 @@
  * requested kinds, is on the same session in the same scope, and comes from the requested plugin if `from` is set.
  * Answers are matched when they are delivered, so every event that was published on the session before the answer has
  * been delivered by then. All other events, including late answers, are ignored. If `from` is one plugin and its
- * handler fails, the request fails with it.
+ * handler fails, the request fails with the error of the handler.
  */
 
 import { BackplaneError, type BusEvent, IdTable } from "@backplane/contract";
@@ -162,10 +162,8 @@ export class Requests {
     );
   }
 
-  /** Rejects the requests of one port, or all requests. */
-  failAll(error: Error, requester?: Subscriber): void {
-    for (const pending of this.#pending.values()) {
-      if (requester === undefined || pending.requester === requester) pending.fail(error);
-    }
+  /** Rejects the requests of one port that have entered a queue; `rejectWaiting` rejects the others. */
+  failAll(error: Error, requester: Subscriber): void {
+    for (const pending of this.#pending.values()) if (pending.requester === requester) pending.fail(error);
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Finds the subscriptions that receive an event. Subscriptions to all sessions are cached per scope and kind until one
- * changes. Subscriptions to one session are indexed by its id, so that watchers of one session add no cost to the
- * others.
+ * is added or removed. Subscriptions to one session are indexed by its id, so that watchers of one session add no cost
+ * to the others.
  */
 
 import { type BusEvent, KERNEL_SESSION, type PluginCategory } from "@backplane/contract";

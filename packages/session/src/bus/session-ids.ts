@@ -1,7 +1,7 @@
 /**
- * Reserved session ids. Every id from a client goes through `checkClientSessionId`: a forged `kernel`, `_bridge:` or
- * `::agent::` id would reach the control plane, a plugin's private session, or the approvals that a child session
- * inherits.
+ * Reserved session ids. Every id with which a client creates a session, watches it or writes to it goes through
+ * `checkClientSessionId`: a forged `kernel`, `_bridge:` or `::agent::` id would reach the control plane, a plugin's
+ * private session, or the approvals that a child session inherits.
  */
 
 import { randomUUID } from "node:crypto";
@@ -43,8 +43,8 @@ export function isBridgeOf(plugin: string, session_id: string): boolean {
   return session_id.length === end || session_id[end] === ":";
 }
 
-/** A new session for one model call outside a conversation. */
-export function modelBridgeSession(bridge: ModelBridge): string {
+/** Returns a new session id for one model call outside a conversation. */
+export function createModelBridgeId(bridge: ModelBridge): string {
   return `${BRIDGE_PREFIX}${bridge}:${randomUUID()}`;
 }
 

@@ -1,6 +1,6 @@
 /**
  * The event queue of one session. When the queue is full, publishers wait in order of arrival. A queue exists only
- * while it holds events or a handler of its current event runs (bus.fifo).
+ * while it holds events or waits for a handler of its current event (bus.fifo).
  */
 import type { BusEvent, IdTable } from "@backplane/contract";
 import type { RouteCache, Subscriber } from "./routes.ts";

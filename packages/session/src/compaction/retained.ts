@@ -1,8 +1,8 @@
 /**
  * The entries that a compaction must not lose: pinned entries, system messages and open tasks.
  *
- * An open task is a user's message that no answer has followed, or a tool call without a result. Open messages are
- * retained up to half of the target, newest first, so that a chain of unanswered messages can still be compacted.
+ * Open tasks follow the last answer: users' messages, and tool calls without a result. Open messages are retained up to
+ * half of the target, newest first, so that a chain of unanswered messages can still be compacted.
  */
 
 import type { Entry } from "@backplane/contract";

@@ -1,7 +1,7 @@
 /**
- * Builds a model's context from a tape (loop.history): the summary of the last compaction as a system message, then
- * messages, tool calls and their results. Entries before the last anchor are left out (tape.compaction). The builder
- * takes one entry at a time, so that a long session is not read again for each turn.
+ * Builds a model's context from a tape (loop.history): the summary of the last anchor, if any, as a system message,
+ * then messages, tool calls and their results. Entries before the last anchor are left out (tape.compaction). The
+ * builder takes one entry at a time, so that a long session is not read again for each turn.
  */
 import {
   type ChatMessage,
@@ -22,7 +22,7 @@ import { share } from "../snapshot/snapshot.ts";
 
 type ToolMessage = Extract<ChatMessage, { role: "tool" }>;
 
-/** The calls of one model response. Calls and results may be recorded in any order. */
+/** The calls of one model response. Each result follows its call, but may precede other calls of the response. */
 interface CallGroup {
   step: Json | undefined;
   content: Json;
@@ -189,8 +189,9 @@ function renderGroup({ content, calls, results }: CallGroup): ChatMessage[] {
 }
 
 /**
- * The form of a `tool_result` entry for the model: all blocks, then the structured output unless a text repeats it,
- * then the reason for a failure. Text alone becomes one string, as in entries that were written before blocks existed.
+ * The form of a `tool_result` entry for the model: the error message unless a text contains it, all blocks, the
+ * structured output unless a text repeats it, and the reason for a failure. Text alone becomes one string, as in
+ * entries that were written before blocks existed.
  */
 function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);

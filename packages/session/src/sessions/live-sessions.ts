@@ -41,7 +41,10 @@ export class LiveSessions {
     };
   }
 
-  /** Returns the key of a bus event's session; the same object as long as the session is in use. */
+  /**
+   * Returns the key of a bus event's session; the same object as long as the session is in use. A session that is not
+   * in use is taken to be in the default workspace.
+   */
   findKey(scope: Scope, session_id: string): SessionKey {
     const { org_id, project_id } = scope;
     const use = this.#scopes.get(org_id)?.get(project_id)?.get(session_id);

@@ -51,7 +51,8 @@ export interface TapeFeed {
 
 export interface Persister extends TapeFeed {
   /**
-   * For an essential entry resolves after the commit and rejects if the write failed; otherwise resolves immediately.
+   * Resolves after the commit of an essential entry, and rejects if the write failed. Resolves immediately for any
+   * other event.
    */
   write(key: SessionKey, event: TapedEvent): Promise<void>;
   append(key: SessionKey, items: readonly TapeItem[]): Promise<AppendedEntries>;
@@ -303,7 +304,7 @@ export function createPersister(deps: PersisterDeps): Persister {
         holds.delete(name);
         return;
       }
-      // Late entries of the turn may still arrive. The number of remembered holds is bounded; the oldest is dropped.
+      // Late entries of the turn may still arrive. The number of lost holds is bounded; the oldest of them is dropped.
       holds.delete(name);
       holds.set(name, { hold, lost: true });
       if (holds.size > MAX_LOST_HOLDS) {

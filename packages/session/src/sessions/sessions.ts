@@ -55,7 +55,7 @@ type SessionLifecycleKind =
   | "session.archived"
   | "session.reset";
 
-/** A session after a reset. `archive_path` identifies the archived chain; null without an archive. */
+/** A session after a reset. `archive_path` identifies the previous head; null if no archive was requested. */
 interface ResetSession {
   chain: Chain;
   archive_path: string | null;
@@ -64,7 +64,7 @@ interface ResetSession {
 /** The summarized part of a session and its replacement. */
 export interface ChainCompaction {
   summary: string;
-  /** The head that was summarized; the compaction fails with chain.changed if the head has grown since. */
+  /** The head that was summarized; the compaction fails with chain.changed if the head has moved or grown since. */
   source: { chain_id: string; last_entry_id: number };
   tokens_before?: number;
   tokens_after?: number;
@@ -121,7 +121,7 @@ export interface Sessions {
   /** The last anchor of the chain and the entries after it. */
   sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<HydratedSession>;
-  /** Creates a child session in the parent's workspace or, without `child_id`, a second chain of the same session. */
+  /** Creates a child session in the parent's workspace or, without `child_id`, another chain of the same session. */
   fork(
     scope: Scope,
     chain_id: string,
@@ -129,7 +129,7 @@ export interface Sessions {
     once?: IdempotencyClaim,
     cause?: ChangeCause,
   ): Promise<Chain>;
-  /** Without `archive` the old chain is closed too, but not announced as an archive. */
+  /** Closes all chains of the session and begins a new one. Without `archive` they are not announced as an archive. */
   reset(key: SessionKey, archive?: boolean, cause?: ChangeCause): Promise<ResetSession>;
   /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
   handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
@@ -137,6 +137,7 @@ export interface Sessions {
   compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold, cause?: ChangeCause): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
+  /** Resolves to the first entry whose hash is wrong, or to null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 
@@ -147,7 +148,11 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     created_at: new Date(clock.now()).toISOString(),
   });
   /** The events of one change have one trace. If no call caused the change, the trace begins here. */
-  const buildEvents = (key: SessionKey, chain_id: string, { run_id, trace_id, from_hook }: ChangeCause) => {
+  const createEventBuilders = (
+    key: SessionKey,
+    chain_id: string,
+    { run_id, trace_id, from_hook }: ChangeCause,
+  ) => {
     const { scope, workspace, session_id } = key;
     const shared = {
       scope,
@@ -186,7 +191,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
   const service: Sessions = {
     async create(key, metadata = {}, once, cause = {}) {
       const chain = newChain();
-      const events = buildEvents(key, chain.id, cause);
+      const events = createEventBuilders(key, chain.id, cause);
       const records: ChangeRecords = {
         events: [events.session("session.created"), events.chain("chain.created")],
       };
@@ -233,7 +238,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const key = toSessionKey(source, child_id ?? source.session_id);
       const chain = newChain();
       const lineage = { parent_chain_id: chain_id, parent_session_id: source.session_id };
-      const build = buildEvents(key, chain.id, cause);
+      const build = createEventBuilders(key, chain.id, cause);
       const events = [build.chain("chain.forked", lineage)];
       const name = tapeName(key.workspace, key.session_id);
       const into = child_id === undefined ? null : { key, name, metadata: {} };
@@ -250,7 +255,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const { head_chain_id } = await service.get(key);
       const { session_id, scope } = key;
       const chain = newChain();
-      const build = buildEvents(key, chain.id, cause);
+      const build = createEventBuilders(key, chain.id, cause);
       const events = [build.chain("chain.created")];
       if (archive) {
         const output = `chain:${head_chain_id}`;
@@ -290,7 +295,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const content: JsonObject = { parent_chain_id: source.chain_id, output: eventText(summary) };
       if (tokens_before !== undefined) content.tokens_before = tokens_before;
       if (tokens_after !== undefined) content.tokens_after = tokens_after;
-      const compacted = buildEvents(key, chain.id, cause).chain("chain.compacted", content);
+      const compacted = createEventBuilders(key, chain.id, cause).chain("chain.compacted", content);
       const records: ChangeRecords = { events: [compacted] };
       return requireUnchanged(await sessions.compact(key, source, chain, first, records, hold));
     },

@@ -53,7 +53,9 @@ const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => EntryContent>>
 
 const RESULT_FIELDS = ["ok", "content", "value", "error", "envelope", "status", "failure", "progress"];
 
-/** Fields that a resumed turn needs to match calls with their results. */
+/**
+ * Fields by which a resumed turn matches calls with their results and sees that a tool returned control to the user.
+ */
 const META_FIELDS = ["request_id", "step", "yield_to_user"];
 const SKIPPED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 
@@ -96,8 +98,9 @@ function withToolCount(payload: JsonObject): JsonObject {
 }
 
 /**
- * Replaces the messages with a reference to the entries before this entry. Repeating the messages for each call would
- * make the tape grow quadratically. The digest shows whether a rebuilt context equals the context that was sent.
+ * Replaces the messages with a reference to the entries before this entry, and the tools with their names. Repeating
+ * the messages for each call would make the tape grow quadratically. The digest shows whether a rebuilt context equals
+ * the context that was sent.
  */
 function withReferences(payload: JsonObject): JsonObject {
   const { messages, tools } = payload;

@@ -50,7 +50,7 @@ export class CallProgressFeed {
     if (this.#publish !== null) this.#timer ??= this.#clock.after(INTERVAL_MS, () => this.#send());
   }
 
-  /** For the entry of the result; undefined if the call reported nothing. */
+  /** For the entry of the result; undefined if the call reported neither a status nor output. */
   get summary(): CallProgress | undefined {
     if (this.#status === undefined && this.#output === "") return undefined;
     return {

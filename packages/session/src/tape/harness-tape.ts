@@ -104,7 +104,7 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
         });
       const key = final.harness_run === null ? null : keyOf(final);
       const run = key === null ? null : toRunEnd(final, end);
-      // Only a result that was accepted becomes part of the conversation.
+      // Only the summary of a completed run becomes part of the conversation, and only if it is not empty.
       const has_answer = run !== null && run.status === "completed" && run.output?.content !== "";
       const settled = key === null || !has_answer ? await write(null, run) : await settleRun(key, run, write);
       if (settled === null) return false;

@@ -5,8 +5,10 @@ import type { KernelPort } from "../bus/bus-port.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { Persister } from "../sessions/persister.ts";
 
-/** The publisher of these kinds writes the entry itself, before it publishes the event. */
-const WRITTEN_BY_PUBLISHER: ReadonlySet<string> = new Set([
+/**
+ * The loop and the tapes of turns and harnesses write the entries of these kinds, so they are not recorded again here.
+ */
+const WRITTEN_ELSEWHERE: ReadonlySet<string> = new Set([
   "user.message.received",
   "assistant.message.done",
   "tool.call.request",
@@ -19,7 +21,7 @@ const NOT_RECORDED: ReadonlySet<string> = new Set(["assistant.message.delta", "l
 export function recordBusEvents(port: KernelPort, live: LiveSessions, persister: Persister): () => void {
   return port.subscribe("*", (event) => {
     const { kind, session_id } = event;
-    if (NOT_RECORDED.has(kind) || WRITTEN_BY_PUBLISHER.has(kind) || session_id === KERNEL_SESSION) return;
+    if (NOT_RECORDED.has(kind) || WRITTEN_ELSEWHERE.has(kind) || session_id === KERNEL_SESSION) return;
     if (session_id.startsWith(BRIDGE_PREFIX)) return;
     void persister.write(live.findKey(event, session_id), event);
   });

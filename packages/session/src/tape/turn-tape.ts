@@ -32,7 +32,7 @@ export interface TurnCall {
 
 export interface TurnTape {
   open(row: InvocationRow, records: OpenRecords, turn: TurnCall): Promise<void>;
-  /** Follows the progress of a call for the watchers of its session. Null for a call outside a turn. */
+  /** Creates the feed that reports the progress of a call. Null for a call outside a turn. */
   follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
   settle(
@@ -40,7 +40,7 @@ export interface TurnTape {
     progress: CallProgress | undefined,
     write: (tape: TapeWrite | null) => Promise<AppendedEntries | boolean | null>,
   ): Promise<boolean>;
-  /** Records and publishes a call that was rejected before it became a row, with the reason. */
+  /** Records a call that was rejected before it became a row, with the reason, and publishes the reason. */
   refuse(turn: TurnCall, outcome: ToolOutcomeEvent): Promise<void>;
 }
 

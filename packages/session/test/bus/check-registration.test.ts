@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createTestBus, scope } from "./test-bus.ts";
 
-test("rejects an invalid name, the kernel's name, and a name already registered in an overlapping scope", () => {
+test("rejects an invalid name or category, the kernel's names, and a name registered in an overlapping scope", () => {
   const { bus } = createTestBus();
   const attach = (name: string, where: { org_id: string; project_id: string | null } = scope) =>
     bus.attach({ name, category: "skill", scope: where });

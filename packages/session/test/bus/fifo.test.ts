@@ -136,7 +136,7 @@ verifies("bus.fifo", "rejects a handler's publish into a full session instead of
     while (web.tryPublish(KIND, { text: "fill" }, { session_id }) !== null);
   }
   await idle();
-  // 9 events are queued and 10 more fit: some of the 12 for each session are rejected, none waits.
+  // 9 events are queued and 11 more fit: one of the 12 for each session is rejected, none waits.
   expect(outcomes.length).toBe(24);
   expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
   expect(events.filter((event) => event.kind === KIND).length).toBe(20);
@@ -189,7 +189,7 @@ verifies("bus.fifo", "10,000 idle sessions leave no queues, timers or unused sco
   expect(clock.timers).toBe(0);
 });
 
-verifies("bus.fifo", "a long tool call or model call does not delay its deltas or an interrupt", async () => {
+verifies("bus.fifo", "a long model call does not delay its deltas or an interrupt", async () => {
   const { bus, attachPlugin, idle } = createTestBus();
   const kernel = bus.kernel();
   const received: string[] = [];

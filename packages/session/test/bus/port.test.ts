@@ -35,7 +35,7 @@ test("queues 1,000 events per session; then publish waits and tryPublish returns
   expect(events.length).toBe(1_002);
 });
 
-test("admits waiting publishers in order of arrival, before later ones, with ascending ids", async () => {
+test("enqueues waiting events in order of arrival, before later ones, with ascending ids", async () => {
   const { publish, tryPublish, release, events, idle, bus } = await createBlockedSession({
     queue: 2,
     reserve: 5,
@@ -51,7 +51,7 @@ test("admits waiting publishers in order of arrival, before later ones, with asc
   expect(ids).toEqual([...ids].sort());
 });
 
-test("admits one waiting publisher per free place", async () => {
+test("enqueues one waiting event per free place", async () => {
   const { bus, attachPlugin, idle } = createTestBus({ limits: { queue: 2, reserve: 5 } });
   const gates: (() => void)[] = [];
   attachPlugin("gate", "skill").subscribe(KIND, () => new Promise<void>((resolve) => gates.push(resolve)));

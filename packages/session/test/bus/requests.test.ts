@@ -38,7 +38,7 @@ verifies(
         { session_id },
       );
 
-    // Foreign answers: no id, an unknown id, another session, another project, another plugin, another kind.
+    // Foreign answers: no id, an unknown id, another session, project, organization, plugin or kind.
     await publishAnswer(undefined, "s");
     await publishAnswer("evt_unknown", "s");
     await publishAnswer(first_id, "other");

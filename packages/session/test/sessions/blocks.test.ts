@@ -115,7 +115,7 @@ verifies("content.blocks", "shows the blocks of a result together with its struc
   expect(blockOf(entry("tool_result", payload))).toEqual({ ...block, content: text("Found 1 issue.") });
 });
 
-verifies("content.blocks", "keeps text, images and structured output of an added tool result", () => {
+verifies("content.blocks", "keeps content, structured output and failure of an added tool result", () => {
   const failure = { kind: "failed" as const, code: "plugin_failed", retryable: false };
   const block: Block = {
     kind: "tool_result",

@@ -129,7 +129,7 @@ verifies("content.blocks", "gives the model every block and the structured outpu
   );
 });
 
-verifies("content.errors", "gives the model the code and the stderr excerpt of a failure", () => {
+verifies("content.errors", "gives the model message, code and stderr excerpt of a failure", () => {
   const refused = { ok: false, content: [{ type: "text", text: "refused" }], error: "no route to the API" };
   expect(contentFor(refused)).toBe("no route to the API\nrefused");
   const failure = { kind: "crashed", code: "crashed", retryable: true, stderr: "Segmentation fault" };

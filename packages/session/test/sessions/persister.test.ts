@@ -163,7 +163,7 @@ test("writes the entries queued before a transaction even if the transaction is 
   expect(lost).toEqual([]);
 });
 
-test("keeps later writes behind the entries of a transaction that wrote nothing", async () => {
+test("keeps later writes behind the entries queued before a transaction that wrote nothing", async () => {
   const { persister, writes, flushMicrotasks } = createTestPersister();
   const first = persister.write(key("s"), userMessage("a"));
   await flushMicrotasks();
@@ -263,7 +263,7 @@ test("writes with the hold of the running turn, and drops its late best-effort e
   expect(lost).toEqual([]);
 });
 
-test("writes an event that arrives just after its turn ended", async () => {
+test("repeats a write without its hold if the turn ended while the write was in progress", async () => {
   const { persister, writes, lost, taken_over, flushMicrotasks } = createTestPersister();
   const hold = { run_id: "run_1", fence: 0 };
   persister.hold(key("s"), hold);

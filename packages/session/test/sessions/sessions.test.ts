@@ -63,8 +63,11 @@ test("concurrent opens create one session with a start anchor and publish its cr
   const [start] = await sessions.entries(key.scope, first.head_chain_id, 0, 10);
   expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
   expect(await listEvents(key)).toEqual(["session.created session", "chain.created chain"]);
-  const unknown = { ...key, session_id: "none" };
-  await expect(sessions.get(unknown)).rejects.toMatchObject({ code: "session.not_found" });
+});
+
+test("rejects reads of an unknown session or chain", async () => {
+  const key = freshKey();
+  await expect(sessions.get(key)).rejects.toMatchObject({ code: "session.not_found" });
   await expect(sessions.chain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
 });
 

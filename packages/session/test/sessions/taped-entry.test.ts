@@ -17,7 +17,7 @@ const tapedContent = (kind: string, payload: TapedEvent["payload"]) => {
   return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
 };
 
-verifies("tape.append-only", "maps each bus event to the entry of the persistence table", () => {
+verifies("tape.append-only", "maps bus events to the entries of the persistence table", () => {
   expect(tapedContent("user.message.received", { text: "hi" })).toEqual({
     kind: "message",
     payload: { role: "user", content: "hi" },
