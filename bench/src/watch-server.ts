@@ -54,7 +54,7 @@ export async function startWatched(): Promise<WatchServer> {
     // The rest of the kernel is not used.
     kernel: {
       fanout,
-      adapters: { list: () => [] },
+      adapters: { list: () => [], isDisabled: () => false, onDisabled: ignore },
       catalog: { onChanged: () => ignore },
       servers: { onNotification: () => ignore },
     } as unknown as Kernel,

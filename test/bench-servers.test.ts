@@ -1,0 +1,18 @@
+/**
+ * The benchmarks give the API only the part of a kernel that it uses, and nothing runs them regularly. These tests fail
+ * when the API uses more than that part.
+ */
+import { expect, onTestFinished, test } from "vitest";
+import { connectClients } from "../bench/src/watch-clients.ts";
+import { startWatched } from "../bench/src/watch-server.ts";
+
+test("the server that the benchmarks watch sends an event to an attached client", async () => {
+  const server = await startWatched();
+  onTestFinished(() => server.close());
+  const clients = await connectClients(server.url, 1, () => "watched");
+  onTestFinished(() => clients.close());
+  const before = clients.frames;
+  server.publish("hello");
+  await clients.reached(before + 1);
+  expect(clients.frames).toBeGreaterThan(before);
+});
