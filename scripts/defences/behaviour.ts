@@ -321,7 +321,7 @@ export const BEHAVIOUR: Mutant[] = [
     file: "packages/wire/src/codecs/ndjson.ts",
     from: "    return isBlank(line) ? null : line;\n",
     to: "    return line.length === 0 ? null : line;\n",
-    tests: ["packages/wire/test/ndjson.test.ts"],
+    tests: ["packages/wire/test/codecs/ndjson.test.ts"],
   },
   {
     defence: "risk: a changed policy applies to the next call",

@@ -103,7 +103,7 @@ const LONGEST_FAST_FILES = [
   "test/e2e/mcp-sign-in.test.ts",
   "test/e2e/workspaces.test.ts",
   "packages/gateway/test/plugins/plugin-loader.test.ts",
-  "packages/wire/test/vai-process.test.ts",
+  "packages/wire/test/peers/vai-process.test.ts",
   "packages/door/test/authority/calls.test.ts",
   "packages/gateway/test/plugins/bundled.test.ts",
   "packages/store/test/contract-sqlite.test.ts",

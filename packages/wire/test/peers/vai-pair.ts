@@ -9,7 +9,7 @@ import {
   VaiHost,
   type VaiHostOptions,
   type VaiViolation,
-} from "../src/index.ts";
+} from "../../src/index.ts";
 
 export const HELLO = {
   protocol: "vai.rpc.v1",

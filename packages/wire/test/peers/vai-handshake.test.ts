@@ -1,7 +1,7 @@
 /** The handshake: the first frames of both sides. */
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { BODY, codeOf, createPair, createReadyPair, HELLO, nextTurns, noop, response } from "./vai-pair.ts";
 
 describe("hello", () => {

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { frameLimits, NdjsonDecoder } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { frameLimits, NdjsonDecoder } from "../../src/index.ts";
+import { measureLoopLag } from "../support/loop-lag.ts";
 import { decodeAll } from "./decode-all.ts";
-import { measureLoopLag } from "./loop-lag.ts";
 
 verifies(
   "wire.backpressure",

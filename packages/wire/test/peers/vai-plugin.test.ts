@@ -1,6 +1,6 @@
 import { type BackplaneError, type JsonObject, OPS } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
 import {
   encodeContentLength,
   memoryTransportPair,
@@ -10,7 +10,7 @@ import {
   VaiPlugin,
   type VaiPluginOptions,
   type VaiReply,
-} from "../src/index.ts";
+} from "../../src/index.ts";
 
 const identity = { package_id: "acme/devkit", version: "0.1.0" };
 const BODY = { export_id: "echo", context: {} };

@@ -1,8 +1,8 @@
 import type { JsonObject } from "@backplane/contract";
 import fc from "fast-check";
 import { expect } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { encodeContentLength, encodeNdjson } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { encodeContentLength, encodeNdjson } from "../../src/index.ts";
 import { type Codec, decodeAll, splitAt } from "./decode-all.ts";
 
 const ENCODE = { "content-length": encodeContentLength, ndjson: encodeNdjson };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { FrameAssembly } from "../src/codecs/frame-assembly.ts";
-import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { FrameAssembly } from "../../src/codecs/frame-assembly.ts";
+import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../../src/index.ts";
 import { decodeAll, feedUnlessPaused, makeFrame } from "./decode-all.ts";
 
 const decode = (...chunks: (string | Uint8Array)[]) =>

@@ -1,5 +1,5 @@
 import type { BackplaneError, JsonObject } from "@backplane/contract";
-import { ContentLengthDecoder, type FrameLimits, frameLimits, NdjsonDecoder } from "../src/index.ts";
+import { ContentLengthDecoder, type FrameLimits, frameLimits, NdjsonDecoder } from "../../src/index.ts";
 
 export interface DecodeResult {
   frames: JsonObject[];

@@ -1,7 +1,7 @@
 /** The host against a plugin that is scripted frame by frame over the in-memory transport. */
 import { BackplaneError, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { BODY, codeOf, createReadyPair, event, nextTurns, noop, response } from "./vai-pair.ts";
 
 describe("requests", () => {

@@ -16,9 +16,9 @@ import {
 } from "@backplane/contract/schema";
 import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
-import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../src/index.ts";
+import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../../src/index.ts";
 
-const FILE = new URL("../../../test/fixtures/published/vai-frames.txt", import.meta.url);
+const FILE = new URL("../../../../test/fixtures/published/vai-frames.txt", import.meta.url);
 
 const FRAMES = readFileSync(FILE, "utf8")
   .split(/^--- /m)

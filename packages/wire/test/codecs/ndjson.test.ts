@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { encodeNdjson } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { encodeNdjson } from "../../src/index.ts";
 import { decodeAll, feedUnlessPaused } from "./decode-all.ts";
 
 const decode = (text: string) => decodeAll("ndjson", [Buffer.from(text)]);

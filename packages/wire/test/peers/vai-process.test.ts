@@ -2,11 +2,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import type { BackplaneError, ExportOp } from "@backplane/contract";
 import { afterEach, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { stdioTransport, VaiHost, type VaiHostOptions, type VaiViolation } from "../src/index.ts";
-import { measureLoopLag } from "./loop-lag.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { stdioTransport, VaiHost, type VaiHostOptions, type VaiViolation } from "../../src/index.ts";
+import { measureLoopLag } from "../support/loop-lag.ts";
 
-const PLUGIN = new URL("./fixtures/raw-plugin.mjs", import.meta.url).pathname;
+const PLUGIN = new URL("../fixtures/raw-plugin.mjs", import.meta.url).pathname;
 const OP: ExportOp = "tool.invoke";
 const children: ChildProcess[] = [];
 

@@ -1,10 +1,10 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { OffThreadParser } from "../../src/codecs/off-thread-parser.ts";
+import { measureLoopLag } from "../support/loop-lag.ts";
 import { type Codec, decodeAll, makeFrame, splitAt } from "./decode-all.ts";
-import { measureLoopLag } from "./loop-lag.ts";
 
 const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
 const encode = (codec: Codec, frame: object): Buffer =>

@@ -15,8 +15,8 @@ import {
 import { grantWith } from "@backplane/test-kit/grant-with";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
-import { checkSideHandshake, checkSideResponse } from "../src/peers/check-side.ts";
+import { checkRpcRequest, checkRpcResponse } from "../../src/peers/check-rpc.ts";
+import { checkSideHandshake, checkSideResponse } from "../../src/peers/check-side.ts";
 import {
   checkHostHello,
   checkPluginHello,
@@ -24,7 +24,7 @@ import {
   checkVaiRequest,
   checkVaiResponse,
   isNonEmpty,
-} from "../src/peers/check-vai.ts";
+} from "../../src/peers/check-vai.ts";
 
 interface CheckedFrame {
   valid: JsonObject[];

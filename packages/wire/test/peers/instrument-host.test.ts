@@ -1,13 +1,13 @@
 import type { InstrumentContext, InstrumentProvider, Json } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
 import {
   InstrumentHost,
   InstrumentPlugin,
   memoryTransportPair,
   RpcPeer,
   serveInstruments,
-} from "../src/index.ts";
+} from "../../src/index.ts";
 
 const INIT = { pluginId: "demo", dataDir: "/data", config: { greeting: "Ahoj" }, heftyVersion: "0.22.0" };
 const CALL = {

@@ -2,8 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { afterEach, describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { memoryTransportPair, stdioTransport, type Transport } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { memoryTransportPair, stdioTransport, type Transport } from "../../src/index.ts";
 
 const children: ChildProcess[] = [];
 afterEach(() => {

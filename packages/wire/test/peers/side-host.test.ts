@@ -1,7 +1,7 @@
 import type { InvocationContext, SideRequest } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { memoryTransportPair, SideHost, type Transport } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { memoryTransportPair, SideHost, type Transport } from "../../src/index.ts";
 
 const MANIFEST = {
   plugin_id: "acme.files",

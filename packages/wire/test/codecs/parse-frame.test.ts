@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
-import { parseFrame, previewBytes } from "../src/codecs/parse-frame.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { OffThreadParser } from "../../src/codecs/off-thread-parser.ts";
+import { parseFrame, previewBytes } from "../../src/codecs/parse-frame.ts";
 import { type Codec, decodeAll, makeFrame } from "./decode-all.ts";
 
 const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { FrameWriter } from "../src/codecs/frame-writer.ts";
-import type { Transport } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { FrameWriter } from "../../src/codecs/frame-writer.ts";
+import type { Transport } from "../../src/index.ts";
 
 /** A transport that records each write and reports whether it is full. */
 function createRecordingTransport(full: () => boolean): {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { UnmatchedFrames, type VaiViolation } from "../src/peers/unmatched-frames.ts";
+import { UnmatchedFrames, type VaiViolation } from "../../src/peers/unmatched-frames.ts";
 
 test("classifies frames that match no pending request", () => {
   const violations: VaiViolation[] = [];

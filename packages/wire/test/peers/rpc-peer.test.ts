@@ -1,7 +1,13 @@
 import type { BackplaneError, Json } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { memoryTransportPair, RpcError, RpcPeer, type RpcPeerOptions, type Transport } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import {
+  memoryTransportPair,
+  RpcError,
+  RpcPeer,
+  type RpcPeerOptions,
+  type Transport,
+} from "../../src/index.ts";
 
 interface Pair {
   peer: RpcPeer;
