@@ -2,8 +2,8 @@
 import type { Mutant } from "./mutant.ts";
 
 const SQLITE = "packages/store/src/sqlite";
-const DAMAGE_TESTS = ["packages/store/test/damage.test.ts"];
-const CHECKSUMMED_WRITES_TESTS = ["packages/store/test/checksummed-writes.test.ts"];
+const DAMAGE_TESTS = ["packages/store/test/sqlite/damage/damage.test.ts"];
+const CHECKSUMMED_WRITES_TESTS = ["packages/store/test/sqlite/connection/checksummed-writes.test.ts"];
 const AUDIT_TAMPERING_TESTS = ["test/e2e/audit-tampering.test.ts"];
 
 export const DAMAGE_DEFENCES: Mutant[] = [

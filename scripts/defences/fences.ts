@@ -2,7 +2,7 @@
 import type { Mutant } from "./mutant.ts";
 
 const STORE = "packages/store/src";
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 const FENCED_TESTS = ["packages/agent/test/loop/fenced.test.ts"];
 const NODE_LEASE_TESTS = ["packages/door/test/node/node-lease.test.ts"];
 
@@ -166,13 +166,13 @@ export const FENCE_DEFENCES: Mutant[] = [
     file: `${STORE}/postgres/transactions.ts`,
     from: "if (await wasCommitted(pool, xid, error)) return value!;",
     to: "",
-    tests: ["packages/store/test/lost-commit.test.ts"],
+    tests: ["packages/store/test/postgres/lost-commit.test.ts"],
   },
   {
     defence: "outage: the result of a lost insert is looked up",
     file: `${STORE}/postgres/transactions.ts`,
     from: "if (!mayHaveCommitted(error)) throw error;",
     to: "throw error;",
-    tests: ["packages/store/test/lost-commit.test.ts"],
+    tests: ["packages/store/test/postgres/lost-commit.test.ts"],
   },
 ];

@@ -1,7 +1,7 @@
 /** A harness starts other runs, so its limits, its checkpoints and its keys must hold whatever it does. */
 import type { Mutant } from "./mutant.ts";
 
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 const LIMITS_TESTS = ["packages/agent/test/harness/limits.test.ts"];
 const HARNESS_RUNS_TESTS = ["packages/agent/test/harness/harness-runs.test.ts"];
 const MESSAGES_TESTS = ["packages/agent/test/harness/messages.test.ts"];

@@ -76,7 +76,7 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     file: "packages/store/src/stores/installations.ts",
     from: '      const existing = await backend.write("commitInstallation", {\n',
     to: '      for (const { row, records } of packages) await backend.write("insertPackage", encodePackage(row, records));\n      const existing = await backend.write("commitInstallation", {\n',
-    tests: ["packages/store/test/contract-sqlite.test.ts"],
+    tests: ["packages/store/test/stores/contract-sqlite.test.ts"],
   },
   {
     defence: "http: an Idempotency-Key covers the settings of an archive",

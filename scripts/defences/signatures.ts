@@ -125,7 +125,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/trusted-keys.ts",
     from: " and body = $4 returning id",
     to: " and $4 <> '' returning id",
-    tests: ["packages/store/test/contract-sqlite.test.ts"],
+    tests: ["packages/store/test/stores/contract-sqlite.test.ts"],
     only: "replaces a trusted key only as it was read",
   },
   {
@@ -156,7 +156,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/trusted-keys.ts",
     from: "compareVersions(p.version, stored) <= 0",
     to: "true",
-    tests: ["packages/store/test/contract-sqlite.test.ts"],
+    tests: ["packages/store/test/stores/contract-sqlite.test.ts"],
     only: "highest signed version",
   },
   {

@@ -99,7 +99,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/bindings.ts",
     from: "    if (yield* replaceBinding(change)) continue;\n",
     to: "    if ((yield* replaceBinding(change)) || change.expected > 0) continue;\n",
-    tests: ["packages/store/test/contract-sqlite.test.ts"],
+    tests: ["packages/store/test/stores/contract-sqlite.test.ts"],
   },
   {
     defence: "upgrade: a rollback to other bytes restores no trust",

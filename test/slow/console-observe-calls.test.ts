@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openSqliteStore } from "@backplane/store";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
-import { ids, sampleInvocation } from "../../packages/store/test/samples.ts";
+import { ids, sampleInvocation } from "../../packages/store/test/support/samples.ts";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
 import { CANARY } from "../support/canary.ts";
 import {

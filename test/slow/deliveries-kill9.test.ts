@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect } from "vitest";
-import { sampleEvent, sampleInvocation } from "../../packages/store/test/samples.ts";
+import { sampleEvent, sampleInvocation } from "../../packages/store/test/support/samples.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { vaiProgram } from "../support/plugin-folder.ts";
 import { eventually } from "../support/processes.ts";

@@ -76,7 +76,7 @@ const LONGEST_FAST_FILES = [
   "packages/runner/test/pool/prewarmed.test.ts",
   "packages/cli/test/commands/plugin/authoring.test.ts",
   "packages/authoring/test/conformance/defects.test.ts",
-  "packages/store/test/postgres.test.ts",
+  "packages/store/test/postgres/postgres.test.ts",
   "packages/sdk/test/serve.test.ts",
   "test/e2e/tool-files.test.ts",
   "test/e2e/hosted-plugin.test.ts",
@@ -106,7 +106,7 @@ const LONGEST_FAST_FILES = [
   "packages/wire/test/peers/vai-process.test.ts",
   "packages/door/test/authority/calls.test.ts",
   "packages/gateway/test/plugins/bundled.test.ts",
-  "packages/store/test/contract-sqlite.test.ts",
+  "packages/store/test/stores/contract-sqlite.test.ts",
   "packages/runner/test/artifacts/artifacts.test.ts",
 ];
 

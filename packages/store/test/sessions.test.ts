@@ -10,9 +10,9 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
-import { runUntilKilled } from "./killed-writer.ts";
-import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
-import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
+import { runUntilKilled } from "./support/killed-writer.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./support/sample-sessions.ts";
+import { LOCAL, sampleAudit, sampleInvocation } from "./support/samples.ts";
 
 let dir: string;
 let file: string;

@@ -20,7 +20,7 @@ const WAIVED_APPROVALS_TESTS = ["packages/registry/test/bindings/waived-approval
 const NAME_AUTHORITY_TESTS = ["packages/registry/test/bindings/name-authority.test.ts"];
 const INSTALLATION_RIGHTS_TESTS = ["packages/registry/test/installations/installation-rights.test.ts"];
 const WIDER_PARTS_TESTS = ["packages/registry/test/grant/wider-parts.test.ts"];
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 
 export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {

@@ -10,7 +10,7 @@ const DISPATCHER_TESTS = ["packages/door/test/outbox/dispatcher.test.ts"];
 const OUTCOME = "packages/door/src/outbox/delivery-outcome.ts";
 const DELIVERIES_TESTS = ["packages/door/test/outbox/deliveries.test.ts"];
 const RETRY_TESTS = ["packages/door/test/invoke/retry.test.ts"];
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 
 export const DELIVERY_MUTANTS: Mutant[] = [
   {

@@ -10,7 +10,7 @@ const DELIVER_TESTS = ["packages/door/test/outbox/deliver.test.ts"];
 const DISPATCHER_TESTS = ["packages/door/test/outbox/dispatcher.test.ts"];
 const WATCH_EVENTS_TESTS = ["packages/door/test/outbox/watch-events.test.ts"];
 const HOOK_EVENTS_TESTS = ["packages/agent/test/loop/hook-events.test.ts"];
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 
 export const HOOK_MUTANTS: Mutant[] = [
   {

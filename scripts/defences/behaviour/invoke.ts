@@ -467,6 +467,6 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: "packages/store/src/sqlite/writer/run-batch.ts",
     from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailableFailure(error)",
     to: 'broken: damageOf(error) ?? { code: "request.invalid", message: undefined }',
-    tests: ["packages/store/test/sqlite.test.ts"],
+    tests: ["packages/store/test/sqlite/sqlite.test.ts"],
   },
 ];

@@ -18,7 +18,7 @@ const SESSIONS_TESTS = ["packages/session/test/sessions/sessions.test.ts"];
 const PERSISTER_TESTS = ["packages/session/test/sessions/persister.test.ts"];
 const BLOCKS_TESTS = ["packages/session/test/sessions/blocks.test.ts"];
 const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
-const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 
 export const TAPE_MUTANTS: Mutant[] = [
   {
