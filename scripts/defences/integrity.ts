@@ -4,7 +4,7 @@
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";
-const PACKAGE_IMAGES_TESTS = ["packages/supply/test/package-images.test.ts"];
+const PACKAGE_IMAGES_TESTS = ["packages/supply/test/images/package-images.test.ts"];
 const PRIVATE_COPIES_TESTS = ["packages/runner/test/programs/private-copies.test.ts"];
 const CHANGED_IMAGE_TESTS = ["packages/runner/test/pool/changed-image.test.ts"];
 

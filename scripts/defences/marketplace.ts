@@ -5,7 +5,7 @@ const MARKETPLACE = "packages/registry/src/marketplace/marketplace.ts";
 const SCHEMA = "packages/contract/src/schema/marketplace.ts";
 const CLI_TESTS = ["packages/cli/test/commands/plugin/marketplace.test.ts"];
 const CARD_TESTS = ["packages/registry/test/marketplace/marketplace.test.ts"];
-const MARKETPLACE_CATALOGS_TESTS = ["packages/supply/test/marketplace-catalogs.test.ts"];
+const MARKETPLACE_CATALOGS_TESTS = ["packages/supply/test/marketplace/marketplace-catalogs.test.ts"];
 
 export const MARKETPLACE_DEFENCES: Mutant[] = [
   {

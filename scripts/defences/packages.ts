@@ -5,14 +5,14 @@
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
-const CONTENT_TESTS = ["packages/supply/test/content-store.test.ts"];
+const CONTENT_TESTS = ["packages/supply/test/content/content-store.test.ts"];
 const PACKAGE_RACES_TESTS = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
-const CONTAINER_IMAGES_TESTS = ["packages/supply/test/container-images.test.ts"];
-const HOSTILE_REGISTRY_TESTS = ["packages/supply/test/hostile-registry.test.ts"];
-const HOSTILE_LAYERS_TESTS = ["packages/supply/test/hostile-layers.test.ts"];
-const NPM_SOURCES_TESTS = ["packages/supply/test/npm-sources.test.ts"];
+const CONTAINER_IMAGES_TESTS = ["packages/supply/test/container-images/container-images.test.ts"];
+const HOSTILE_REGISTRY_TESTS = ["packages/supply/test/oci/hostile-registry.test.ts"];
+const HOSTILE_LAYERS_TESTS = ["packages/supply/test/container-images/hostile-layers.test.ts"];
+const NPM_SOURCES_TESTS = ["packages/supply/test/npm/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
   {
@@ -99,14 +99,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: `${NPM}/vet-lock.ts`,
     from: 'isPackageName(alias[1]!.toLowerCase()) && isRange(alias[2] ?? "")',
     to: "true",
-    tests: ["packages/supply/test/vet-lock.test.ts"],
+    tests: ["packages/supply/test/npm/vet-lock.test.ts"],
   },
   {
     defence: "packages: the time limit of a schema counts processor time",
     file: "packages/supply/src/schemas/schema-thread.ts",
     from: "limit_ms - (user + system) / 1_000",
     to: "limit_ms - (performance.now() - started_at)",
-    tests: ["packages/supply/test/create-schemas.test.ts"],
+    tests: ["packages/supply/test/schemas/create-schemas.test.ts"],
     only: "waits for a processor",
   },
   {
@@ -114,7 +114,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: `${NPM}/install-scripts.ts`,
     from: '  await rm(join(dir, name), { recursive: true, force: true });\n  await writeFile(join(dir, name), content, { flag: "wx" });',
     to: "  await rm(join(dir, `${name}.old`), { force: true });\n  await writeFile(join(dir, name), content);",
-    tests: ["packages/supply/test/npm-server.test.ts"],
+    tests: ["packages/supply/test/import/mcp/npm-server.test.ts"],
     only: "runs allowed scripts",
   },
   {
@@ -122,7 +122,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: `${NPM}/install-scripts.ts`,
     from: "scripted.filter(({ name }) => this.#names.includes(name))",
     to: "[...scripted]",
-    tests: ["packages/supply/test/npm-server.test.ts"],
+    tests: ["packages/supply/test/import/mcp/npm-server.test.ts"],
     only: "install scripts that were not run",
   },
   {
@@ -137,7 +137,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/npm-server.ts",
     from: "  checkListing(listing.files, SERVER_UNPACK_LIMITS);\n",
     to: "  void checkListing;\n",
-    tests: ["packages/supply/test/npm-server.test.ts"],
+    tests: ["packages/supply/test/import/mcp/npm-server.test.ts"],
     only: "refuses names",
   },
   {
@@ -145,7 +145,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/npm-server.ts",
     from: "  await removeUnlisted(tree, files, listing);\n",
     to: "  void removeUnlisted;\n",
-    tests: ["packages/supply/test/npm-server.test.ts"],
+    tests: ["packages/supply/test/import/mcp/npm-server.test.ts"],
     only: "refuses names",
   },
   {
@@ -334,21 +334,21 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pack/survey-folder.ts",
     from: "development.has(path) || ignoredByFile(path, isFolder)",
     to: "ignoredByFile(path, isFolder)",
-    tests: ["packages/supply/test/pack-folder.test.ts"],
+    tests: ["packages/supply/test/pack/pack-folder.test.ts"],
   },
   {
     defence: "pack: a development package that the plugin also needs is kept",
     file: "packages/supply/src/pack/development-packages.ts",
     from: "  for (const path of needed) packages.delete(path);\n",
     to: "  void needed;\n",
-    tests: ["packages/supply/test/pack-folder.test.ts"],
+    tests: ["packages/supply/test/pack/pack-folder.test.ts"],
   },
   {
     defence: "pack: a dependency's name is not a path",
     file: "packages/supply/src/pack/development-packages.ts",
     from: "  if (!/^(?:@[^@/\\\\]+\\/)?[^@/\\\\.][^@/\\\\]*$/.test(name)) return null;\n",
     to: "",
-    tests: ["packages/supply/test/pack-folder.test.ts"],
+    tests: ["packages/supply/test/pack/pack-folder.test.ts"],
     only: "a path to itself",
     hangs: true,
   },

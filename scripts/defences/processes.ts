@@ -183,7 +183,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "  sideProcessNames,\n",
     to: "",
-    tests: ["packages/supply/test/side-manifest.test.ts"],
+    tests: ["packages/supply/test/manifest/side-manifest.test.ts"],
   },
   {
     defence: "idle servers: a server with subscribers stays",

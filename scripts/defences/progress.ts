@@ -1,7 +1,7 @@
 /** Long work reports its progress, and stops without a trace when it is cancelled. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
-const CANCELLED_IMPORT_TESTS = ["packages/supply/test/cancelled-import.test.ts"];
+const CANCELLED_IMPORT_TESTS = ["packages/supply/test/import/cancelled-import.test.ts"];
 const PROGRESS_STREAM_TESTS = ["packages/api/test/sse/progress-stream.test.ts"];
 const STATUS_LINE_TESTS = ["packages/cli/test/terminal/status-line.test.ts"];
 const CANCELLED_LAUNCH_TESTS = ["packages/runner/test/calls/cancelled-launch.test.ts"];
@@ -110,7 +110,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/kernel-plugins/create-plugin-sources.ts",
     from: "await installSource(valid, editable, install_options, operation)",
     to: "await installSource(valid, editable, install_options, unwatchedOperation())",
-    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+    tests: ["packages/supply/test/kernel-plugins/create-plugin-sources.test.ts"],
     only: "leaves nothing behind when an installation is cancelled",
   },
   {

@@ -1,9 +1,9 @@
 /** Python packages: resolved without running code, downloaded with their hashes, built only in the sandbox. */
 import type { Mutant } from "./mutant.ts";
 
-const PYTHON_BUILDS_TESTS = ["packages/supply/test/python-builds.test.ts"];
-const PYTHON_WHEELS_TESTS = ["packages/supply/test/python-wheels.test.ts"];
-const PYTHON_SERVER_TESTS = ["packages/supply/test/python-server.test.ts"];
+const PYTHON_BUILDS_TESTS = ["packages/supply/test/pypi/python-builds.test.ts"];
+const PYTHON_WHEELS_TESTS = ["packages/supply/test/pypi/python-wheels.test.ts"];
+const PYTHON_SERVER_TESTS = ["packages/supply/test/import/mcp/python-server.test.ts"];
 
 export const PYTHON_DEFENCES: Mutant[] = [
   {

@@ -3,13 +3,13 @@ import type { Mutant } from "./mutant.ts";
 
 const OCI = "packages/supply/src/oci";
 const SIGNATURES = "packages/registry/src/signatures";
-const CLIENT_TESTS = ["packages/supply/test/registry-client.test.ts"];
-const CREDENTIALS_TESTS = ["packages/supply/test/registry-credentials.test.ts"];
-const SOURCE_TESTS = ["packages/supply/test/oci-source.test.ts"];
-const PACK_TESTS = ["packages/supply/test/pack-folder.test.ts"];
+const CLIENT_TESTS = ["packages/supply/test/oci/registry-client.test.ts"];
+const CREDENTIALS_TESTS = ["packages/supply/test/oci/registry-credentials.test.ts"];
+const SOURCE_TESTS = ["packages/supply/test/oci/oci-source.test.ts"];
+const PACK_TESTS = ["packages/supply/test/pack/pack-folder.test.ts"];
 const PROVENANCE = "packages/supply/src/provenance";
-const ATTESTATION_TESTS = ["packages/supply/test/verify-attestation.test.ts"];
-const PROVENANCE_TESTS = ["packages/supply/test/check-provenance.test.ts"];
+const ATTESTATION_TESTS = ["packages/supply/test/provenance/verify-attestation.test.ts"];
+const PROVENANCE_TESTS = ["packages/supply/test/provenance/check-provenance.test.ts"];
 const SIGNATURE_TESTS = ["packages/registry/test/signatures/signatures.test.ts"];
 
 export const SIGNATURE_DEFENCES: Mutant[] = [
@@ -18,7 +18,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: `${OCI}/push-layout.ts`,
     from: "sent === refused ? {} : { condition }",
     to: "{}",
-    tests: ["packages/supply/test/push-layout.test.ts"],
+    tests: ["packages/supply/test/oci/push-layout.test.ts"],
   },
   {
     defence: "oci: a manifest is compared with its digest",
@@ -60,7 +60,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: `${OCI}/pull-layout.ts`,
     from: "  requireSameFiles(artifact, listing);\n",
     to: "",
-    tests: ["packages/supply/test/hostile-registry.test.ts"],
+    tests: ["packages/supply/test/oci/hostile-registry.test.ts"],
   },
   {
     defence: "packages: gateway tokens are credentials",
@@ -213,7 +213,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/kernel-plugins/provenance-record.ts",
     from: "if (record === null && previous === undefined) return;",
     to: "if (record === null) return;",
-    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+    tests: ["packages/supply/test/kernel-plugins/create-plugin-sources.test.ts"],
     only: "records the provenance of a kernel plugin",
   },
   {

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Approval, Invocation } from "@backplane/contract";
 import { expect } from "vitest";
-import { zip } from "../../packages/supply/test/zip-bytes.ts";
+import { zip } from "../../packages/supply/test/support/zip-bytes.ts";
 import {
   client,
   gateway,

@@ -5,7 +5,11 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { packPackage, type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import {
+  packPackage,
+  type Registry,
+  startRegistry,
+} from "../../packages/supply/test/support/npm-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { callTool, type EndedCall, MCP_PROGRAM } from "../support/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";

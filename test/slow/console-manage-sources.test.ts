@@ -5,8 +5,12 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { packPackage, type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
-import { type PythonIndex, startPythonIndex } from "../../packages/supply/test/python-index.ts";
+import {
+  packPackage,
+  type Registry,
+  startRegistry,
+} from "../../packages/supply/test/support/npm-registry.ts";
+import { type PythonIndex, startPythonIndex } from "../../packages/supply/test/support/python-index.ts";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
 import { writeDeskPlugin } from "../support/desk-plugin.ts";
 import { type DockerRegistry, startDockerRegistry } from "../support/docker-registry.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from "vitest";
-import type { Registry } from "../../packages/supply/test/npm-registry.ts";
+import type { Registry } from "../../packages/supply/test/support/npm-registry.ts";
 import { openBrowser } from "../support/browser.ts";
 import { type DockerRegistry, startDockerRegistry } from "../support/docker-registry.ts";
 import { cleanEnvironment, runCli } from "../support/gateway.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, relative } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect } from "vitest";
-import type { Registry } from "../../packages/supply/test/npm-registry.ts";
+import type { Registry } from "../../packages/supply/test/support/npm-registry.ts";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
 import { waitUntilConsoleLive, waitUntilLoaded } from "../support/console-page.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

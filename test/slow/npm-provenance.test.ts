@@ -7,13 +7,13 @@ import type { Package } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { EXIT } from "../../packages/cli/src/command-line/exit-codes.ts";
 import { startTestGateway, type TestGateway } from "../../packages/cli/test/support/gateway.ts";
-import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import { type Registry, startRegistry } from "../../packages/supply/test/support/npm-registry.ts";
 import {
   ACME_BUILD,
   type BuildIdentity,
   provenanceStatement,
   SigstoreInstance,
-} from "../../packages/supply/test/sigstore-instance.ts";
+} from "../../packages/supply/test/support/sigstore-instance.ts";
 import { verifies } from "../support/verifies.ts";
 
 const NAME = "@acme/server";

@@ -2,7 +2,11 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { killAtEach, listWritePoints, prepareChanges } from "../../packages/supply/test/install-points.ts";
+import {
+  killAtEach,
+  listWritePoints,
+  prepareChanges,
+} from "../../packages/supply/test/support/install-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 const base = createMemoryFolder("backplane-install-points-");

@@ -21,7 +21,7 @@ import { delimiter, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, onTestFinished } from "vitest";
-import type { Registry } from "../../packages/supply/test/npm-registry.ts";
+import type { Registry } from "../../packages/supply/test/support/npm-registry.ts";
 import { type PackedPackage, packAll } from "../../scripts/pack.ts";
 import { startInstalledRegistry } from "../support/installed-registry.ts";
 import { eventually } from "../support/processes.ts";

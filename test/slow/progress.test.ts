@@ -8,7 +8,7 @@ import { join, resolve } from "node:path";
 import { InstallationSchema, ProgressEventSchema } from "@backplane/contract/schema";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { readStream, type StreamItem } from "../../packages/api/test/support/read-stream.ts";
-import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import { type Registry, startRegistry } from "../../packages/supply/test/support/npm-registry.ts";
 import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { MCP_PROGRAM } from "../support/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";

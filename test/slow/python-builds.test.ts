@@ -12,7 +12,7 @@ import {
   selfBuildingSource,
   startPythonIndex,
   wheel,
-} from "../../packages/supply/test/python-index.ts";
+} from "../../packages/supply/test/support/python-index.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { callTool } from "../support/mcp-server.ts";
 import { PYTHON_SERVER } from "../support/python-mcp-server.ts";

@@ -7,7 +7,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type PythonIndex, startPythonIndex, wheel } from "../../packages/supply/test/python-index.ts";
+import {
+  type PythonIndex,
+  startPythonIndex,
+  wheel,
+} from "../../packages/supply/test/support/python-index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { callTool } from "../support/mcp-server.ts";
 import { PYTHON_SERVER, pythonServerWheels } from "../support/python-mcp-server.ts";

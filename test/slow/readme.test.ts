@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Registry } from "../../packages/supply/test/npm-registry.ts";
+import type { Registry } from "../../packages/supply/test/support/npm-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startInstalledRegistry } from "../support/installed-registry.ts";
 import { eventually } from "../support/processes.ts";

@@ -6,7 +6,7 @@ import { unpackArchive } from "@backplane/supply";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
-import { inChunks, pax, tar } from "../../packages/supply/test/tar-bytes.ts";
+import { inChunks, pax, tar } from "../../packages/supply/test/support/tar-bytes.ts";
 
 const folder = createMemoryFolder("backplane-mutations-");
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { type LayerEntry, layerOf } from "../../packages/supply/test/image-layers.ts";
+import { type LayerEntry, layerOf } from "../../packages/supply/test/support/image-layers.ts";
 
 /** An image layout with two layers: a static program with a file to remove, and the layer that removes it. */
 export async function writeImageLayout(folder: string): Promise<string> {

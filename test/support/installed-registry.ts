@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import { type Registry, startRegistry } from "../../packages/supply/test/support/npm-registry.ts";
 import { PEERS } from "./peers.ts";
 
 interface Manifest {

@@ -1,5 +1,5 @@
 /** A real MCP server in Python, with the standard library alone, as the files of a wheel. */
-import { type WheelContent, wheel } from "../../packages/supply/test/python-index.ts";
+import { type WheelContent, wheel } from "../../packages/supply/test/support/python-index.ts";
 
 /** The tool `look` reports what the server sees; `reach` connects to an address. The word comes from a dependency. */
 const SERVER = `

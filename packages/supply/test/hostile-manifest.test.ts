@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, expect, test } from "vitest";
 import { createPackageImporter, openContentStore, packFolder, readManifest } from "../src/index.ts";
-import { MANIFEST } from "./plugin-folder.ts";
-import { inChunks, tar } from "./tar-bytes.ts";
+import { MANIFEST } from "./support/plugin-folder.ts";
+import { inChunks, tar } from "./support/tar-bytes.ts";
 
 const BYTES = 64 * 1024;
 const base = mkdtempSync(join(tmpdir(), "backplane-hostile-"));

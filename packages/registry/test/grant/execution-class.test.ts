@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { effectiveClass, lowersIsolation } from "../../src/grant/execution-class.ts";
 
-const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
+const devkit = readFileSync(new URL("../../../supply/test/fixtures/devkit.toml", import.meta.url), "utf8");
 const without_class = devkit.replaceAll(/^execution_class.*\n/gm, "");
 const readManifestRequesting = (execution_class: ExecutionClass) =>
   readManifest(

@@ -6,7 +6,7 @@ import type { Binding, MarketplaceCard, Package } from "@backplane/contract";
 import { MARKETPLACE_FORMAT } from "@backplane/contract/schema";
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { createScriptedRegistry } from "../../../../supply/test/scripted-registry.ts";
+import { createScriptedRegistry } from "../../../../supply/test/support/scripted-registry.ts";
 import { EXIT } from "../../../src/command-line/exit-codes.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
 

@@ -1,0 +1,120 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TrustedFolder } from "@backplane/contract";
+import { afterAll, expect, onTestFinished, test } from "vitest";
+import { createWorkspaceFolders } from "../../src/index.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-workspaces-"));
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+let count = 0;
+
+function createWorkspace(): {
+  path: string;
+  folders: ReturnType<typeof createWorkspaceFolders>;
+  list: string;
+} {
+  const path = join(base, `w${count}`);
+  const list = join(base, `list${count++}.json`);
+  mkdirSync(join(path, "tools"), { recursive: true });
+  writeFileSync(join(path, "tools/a.ts"), "export default {};");
+  return { path, list, folders: createWorkspaceFolders(list) };
+}
+
+test("lists the tools folder of a workspace and all files of a plugin", async () => {
+  const { path, folders } = createWorkspace();
+  writeFileSync(join(path, "readme.md"), "words");
+  const names = async (kind: "workspace" | "plugin") =>
+    (await folders.survey(path, kind)).files.map((file) => file.path);
+  expect(await names("workspace")).toEqual(["tools/a.ts"]);
+  expect(await names("plugin")).toEqual(["readme.md", "tools/a.ts"]);
+  expect(await folders.text(path, "tools/a.ts")).toBe("export default {};");
+  expect(await folders.text(path, "tools/none.ts")).toBeNull();
+  const [file] = (await folders.survey(path, "workspace")).files;
+  expect(await folders.text(path, "tools/a.ts", file!.sha256)).toBe("export default {};");
+  // Only the listed content is returned.
+  writeFileSync(join(path, "tools/a.ts"), "export default { harmless: true };");
+  await expect(folders.text(path, "tools/a.ts", file!.sha256)).rejects.toMatchObject({
+    code: "workspace.changed",
+  });
+});
+
+test("refuses a path that is not a folder with tool files", async () => {
+  const { path, folders } = createWorkspace();
+  await expect(folders.resolve("relative")).rejects.toMatchObject({ code: "workspace.not_found" });
+  await expect(folders.resolve(join(path, "tools/a.ts"))).rejects.toMatchObject({
+    code: "workspace.not_found",
+  });
+  rmSync(join(path, "tools/a.ts"));
+  await expect(folders.survey(path, "workspace")).rejects.toMatchObject({
+    message: expect.stringContaining("contains no tools/*.ts"),
+  });
+  rmSync(join(path, "tools"), { recursive: true });
+  await expect(folders.survey(path, "workspace")).rejects.toMatchObject({ code: "workspace.not_found" });
+  symlinkSync(path, `${path}-link`);
+  expect(await folders.resolve(`${path}-link`)).toBe(path);
+});
+
+test("reports every kind of save until the watch is stopped", async () => {
+  const { path, folders } = createWorkspace();
+  let reports = 0;
+  const stop = folders.watch(path, "workspace", () => reports++);
+  onTestFinished(stop);
+  const expectReportAfter = async (change: () => void) => {
+    const before = reports;
+    change();
+    await expect.poll(() => reports, { timeout: 10_000 }).toBeGreaterThan(before);
+    // Waits for further events of this change.
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  };
+  const file = join(path, "tools/a.ts");
+  await expectReportAfter(() => writeFileSync(file, "in place"));
+  await expectReportAfter(() => {
+    writeFileSync(`${file}.tmp`, "by rename");
+    renameSync(`${file}.tmp`, file);
+  });
+  await expectReportAfter(() => mkdirSync(join(path, "tools/deep")));
+  await expectReportAfter(() => writeFileSync(join(path, "tools/deep/b.ts"), "below"));
+  await expectReportAfter(() => renameSync(join(path, "tools"), join(path, "away")));
+  await expectReportAfter(() => {
+    mkdirSync(join(path, "tools"));
+    writeFileSync(file, "a new folder");
+  });
+  await expectReportAfter(() => writeFileSync(file, "in the new folder"));
+  stop();
+  const last = reports;
+  writeFileSync(file, "nobody looks");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(reports).toBe(last);
+});
+
+const FOLDER: TrustedFolder = {
+  id: "ws_1",
+  org_id: "org_local",
+  project_id: null,
+  path: "/somewhere",
+  kind: "workspace",
+  watch: true,
+  package_id: "workspace/somewhere-123456",
+  package_version: "0.0.0-d1",
+  binding_id: "bind_1",
+  digest: `sha256:${"0".repeat(64)}`,
+  files: [{ path: "tools/a.ts", size: 1, sha256: "00" }],
+  errors: { "tools/a.ts": "why" },
+  snapshots: ["pkg_1"],
+  trusted_at: "2026-01-01T00:00:00.000Z",
+  trusted_by: "admin",
+  loaded_at: "2026-01-01T00:00:00.000Z",
+};
+
+test("stores the list of folders, and fails for a broken list", async () => {
+  const { folders, list } = createWorkspace();
+  expect(await folders.read()).toEqual([]);
+  await folders.write([FOLDER]);
+  expect(await createWorkspaceFolders(list).read()).toEqual([FOLDER]);
+  writeFileSync(list, '{"folders": [{"path": 1}]}');
+  await expect(folders.read()).rejects.toMatchObject({
+    code: "config.invalid",
+    message: expect.stringContaining(list),
+  });
+});
