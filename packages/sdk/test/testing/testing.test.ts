@@ -1,14 +1,14 @@
 /** The test support for authors: running plugins, test contexts, and the comparison with the manifest. */
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { compactor, definePlugin, hook, tool } from "../src/index.ts";
+import { compactor, definePlugin, hook, tool } from "../../src/index.ts";
 import {
   checkManifest,
   type ManifestLike,
   runPlugin,
   startPlugin,
   testContext,
-} from "../src/testing/index.ts";
+} from "../../src/testing/index.ts";
 
 const input = { type: "object", properties: { q: { type: "string" } }, required: ["q"] } as const;
 const plugin = definePlugin({
@@ -47,7 +47,7 @@ test("rejects a call after the grace period if the tool ignores its deadline or 
 });
 
 test("refuses a program with a different identity", async () => {
-  const cwd = fileURLToPath(new URL("fixtures", import.meta.url));
+  const cwd = fileURLToPath(new URL("../fixtures", import.meta.url));
   const started = startPlugin(
     ["python3", "-B", "all_kinds.py"],
     { package_id: "acme/other", version: "1.2.3" },

@@ -1,6 +1,6 @@
 import { QueryObserver } from "@tanstack/react-query";
 import { expect, test } from "vitest";
-import { ConsoleQueryClient } from "../src/api/query-client.ts";
+import { ConsoleQueryClient } from "../../src/api/query-client.ts";
 
 /** A mounted query whose loads the test resolves one by one. */
 function mountQuery() {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Changes } from "../src/kernel/changes.ts";
+import { Changes } from "../../src/kernel/changes.ts";
 
 const turn_started = "turn.started" as const;
 

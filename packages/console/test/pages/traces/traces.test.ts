@@ -1,7 +1,7 @@
 import type { TraceSpan } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { buildTrace } from "../src/pages/traces/build-trace.ts";
-import { compressGaps } from "../src/pages/traces/compress-gaps.ts";
+import { buildTrace } from "../../../src/pages/traces/build-trace.ts";
+import { compressGaps } from "../../../src/pages/traces/compress-gaps.ts";
 
 const START = Date.UTC(2026, 0, 1);
 const at = (seconds: number) => new Date(START + seconds * 1_000).toISOString();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createRefreshBatch } from "../src/api/refresh-batch.ts";
+import { createRefreshBatch } from "../../src/api/refresh-batch.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { describeDraft } from "../src/parts/draft.ts";
+import { describeDraft } from "../../src/parts/draft.ts";
 
 test("shows the stored value until a person edits it", () => {
   expect(describeDraft({ a: 1 }, null)).toEqual({

@@ -1,6 +1,6 @@
 import type { Approval } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { groupApprovals } from "../src/pages/approvals/group-approvals.ts";
+import { groupApprovals } from "../../../src/pages/approvals/group-approvals.ts";
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1_000).toISOString();
 const approval = (id: string, digest: string, expires: number, session_id: string | null = null) =>

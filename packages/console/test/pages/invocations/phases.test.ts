@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { splitPhases } from "../src/pages/invocations/phases.ts";
+import { splitPhases } from "../../../src/pages/invocations/phases.ts";
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1_000).toISOString();
 

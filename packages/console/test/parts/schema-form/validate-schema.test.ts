@@ -1,7 +1,7 @@
 import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { describeOptions } from "../src/parts/schema-form/describe-options.ts";
-import { matchesOption, schemaProblems } from "../src/parts/schema-form/validate-schema.ts";
+import { describeOptions } from "../../../src/parts/schema-form/describe-options.ts";
+import { matchesOption, schemaProblems } from "../../../src/parts/schema-form/validate-schema.ts";
 
 const SCHEMA: JsonObject = {
   type: "object",

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { withResponseTimeout } from "../src/api/response-timeout.ts";
+import { withResponseTimeout } from "../../src/api/response-timeout.ts";
 
 /** Accepts requests and responds only to those to /fast. */
 const server = createServer((request, response) => {
