@@ -4,6 +4,7 @@ import { type Mutant, RUNNER } from "./mutant.ts";
 const PLUGIN_TREE_TESTS = ["packages/runner/test/module-host/plugin-tree.test.ts"];
 const PLUGIN_LOADER_TESTS = ["packages/gateway/test/plugins/plugin-loader.test.ts"];
 const NETWORK_GUARD_TESTS = ["packages/gateway/test/plugins/network-guard.test.ts"];
+const INSTALL_ALL_TESTS = ["packages/servers/test/instruments/install-all.test.ts"];
 const INSTRUMENTS_TESTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
@@ -133,6 +134,34 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     from: 'binding.status === "disabled" && !keep_unloaded',
     to: 'binding.status === "disabled"',
     tests: INSTRUMENTS_TESTS,
+  },
+  {
+    defence: "instruments: the files of a folder are installed after those of their dependencies",
+    file: "packages/servers/src/instruments/dependencies.ts",
+    from: "requires: instrumentIn(file)?.dependencies ?? [],",
+    to: "requires: [],",
+    tests: INSTALL_ALL_TESTS,
+  },
+  {
+    defence: "instruments: the files of a cycle are installed too, so that each plugin gets its error",
+    file: "packages/servers/src/instruments/dependencies.ts",
+    from: "return [...names, ...cycles.keys()].flatMap((name) => files_by_name.get(name) ?? []);",
+    to: "return (void cycles, names.flatMap((name) => files_by_name.get(name) ?? []));",
+    tests: INSTALL_ALL_TESTS,
+  },
+  {
+    defence: "instruments: a skipped plugin is reported with its final error",
+    file: "packages/servers/src/instruments/instruments.ts",
+    from: "if (plugin.error === null) yield { path, plugin };",
+    to: "if (plugin.version !== null) yield { path, plugin };",
+    tests: INSTALL_ALL_TESTS,
+  },
+  {
+    defence: "instruments: of two files of one plugin, only the newer version is installed",
+    file: "packages/servers/src/instruments/dependencies.ts",
+    from: "compareVersions(versionIn(file), versionIn(other)) > 0",
+    to: "versionIn(file) > versionIn(other)",
+    tests: INSTALL_ALL_TESTS,
   },
   {
     defence: "instruments: a jar that runs as External is announced",

@@ -39,7 +39,7 @@ function providerWithLog(id: string): string {
 
 verifies(
   "instr.lifecycle",
-  "discovers plugins in the plugins folder, loads them in order, skips one without its dependency, and logs every step",
+  "discovers plugins in the plugins folder, loads them in order, skips those whose dependency is missing or cyclic, and logs every step",
   async () => {
     const { home } = gateway;
     await gateway.stop();
@@ -48,6 +48,8 @@ verifies(
       ["b-orphan", ["nobody"], {}],
       ["c-too-new", [], { minHeftyVersion: "99.0.0" }],
       ["d-elsewhere", [], { platforms: ["Windows"] }],
+      ["x-cycle", ["y-cycle"], {}],
+      ["y-cycle", ["x-cycle"], {}],
       ["z-parent", [], {}],
     ] as const) {
       const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, providerWithLog(id));
@@ -60,17 +62,21 @@ verifies(
       Object.fromEntries(
         (await list()).map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
       );
-    await until(async () => (await states())["a-child"] === "running");
+    await until(() => gateway.log().includes('"plugin":"y-cycle","version"'));
     expect(await states()).toMatchObject({
       "a-child": "running",
       "b-orphan": "b-orphan is skipped: its dependency nobody is not installed and bound.",
+      "x-cycle": "x-cycle is skipped: its dependencies form a cycle: x-cycle → y-cycle → x-cycle.",
       "z-parent": "running",
     });
     const log = gateway.log();
     expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
     for (const pattern of [
       /"plugin":"z-parent".*discovered an instrument plugin/,
+      /"plugin":"a-child".*"state":"running".*discovered an instrument plugin/,
       /"plugin":"a-child".*instrument plugin loaded/,
+      /"level":50.*"plugin":"b-orphan".*dependency nobody is not installed.*file in the plugins folder is skipped/,
+      /"level":50.*"plugin":"x-cycle".*x-cycle → y-cycle → x-cycle.*file in the plugins folder is skipped/,
       /"plugin":"a-child".*lists no sideEffects.*instrument plugin has a warning/,
       /d-elsewhere\.zip.*package\.platform/,
     ]) {
@@ -79,13 +85,15 @@ verifies(
         String(pattern),
       ).toBe(true);
     }
+    // It is installed after its dependency, although its file precedes it by name.
+    expect(log).not.toContain("a-child is skipped");
     const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
     await unload("z-parent");
     expect((await states())["a-child"]).toContain("its dependency z-parent is not installed and bound");
     const life = join(home, "data/plugins/z-parent/org_local/proj_default/life");
     await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
-    for (const id of ["a-child", "b-orphan"]) await unload(id);
+    for (const id of ["a-child", "b-orphan", "x-cycle", "y-cycle"]) await unload(id);
     for (const name of readdirSync(join(home, "plugins"))) {
       if (name.endsWith(".zip")) rmSync(join(home, "plugins", name));
     }

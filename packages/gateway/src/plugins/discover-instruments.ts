@@ -1,12 +1,12 @@
 /**
- * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle). Each
- * is installed and bound once, and its binding moves when the file has another version. Failures are logged. None of
- * them runs inside the gateway process unless an operator allows it, whatever the file declares.
+ * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle), each
+ * after those that it depends on. Each is installed and bound once, and its binding moves when the file has another
+ * version. Failures are logged. None of them runs inside the gateway process unless an operator allows it, whatever the
+ * file declares.
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { toBackplaneError } from "@backplane/contract";
-import type { Caller, Kernel, Logger } from "@backplane/ports";
+import type { Caller, InstrumentInstallResult, Kernel, Logger } from "@backplane/ports";
 
 const ARCHIVE = /\.(jar|zip)$/;
 
@@ -26,20 +26,33 @@ export async function discoverInstruments(
   stop: AbortSignal,
 ): Promise<void> {
   const names = await readdir(folder).catch(() => []);
-  for (const name of names.filter((each) => ARCHIVE.test(each)).toSorted()) {
-    if (stop.aborted) return;
-    const path = join(folder, name);
-    try {
-      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN_CALLER, path, {
-        keep_unloaded: true,
-      });
-      log.info({ plugin: plugin_id, version, state, path }, "discovered an instrument plugin");
-    } catch (error) {
-      const { code, message } = toBackplaneError(error);
-      log.error(
-        { path, code, message },
-        "a file in the plugins folder cannot be installed as an instrument plugin",
-      );
-    }
+  const paths = names
+    .filter((each) => ARCHIVE.test(each))
+    .toSorted()
+    .map((name) => join(folder, name));
+  try {
+    for await (const result of instruments.installAll(HOST_ADMIN_CALLER, paths, stop)) logResult(log, result);
+  } catch (error) {
+    log.error({ err: error, folder }, "the plugins folder could not be searched for instrument plugins");
   }
+}
+
+function logResult(log: Logger, result: InstrumentInstallResult): void {
+  const { path } = result;
+  if ("error" in result) {
+    const { code, fix, message } = result.error;
+    log.error(
+      { path, code, message, fix },
+      "a file in the plugins folder cannot be installed as an instrument plugin",
+    );
+    return;
+  }
+  const { error, plugin_id, state, version } = result.plugin;
+  if (error === null)
+    log.info({ plugin: plugin_id, version, state, path }, "discovered an instrument plugin");
+  else
+    log.error(
+      { plugin: plugin_id, version, state, path, ...error },
+      "an instrument plugin of a file in the plugins folder is skipped",
+    );
 }

@@ -1,5 +1,6 @@
 /** Administration of instrument plugins at run time. */
 import type {
+  BackplaneError,
   ExecutionClass,
   InstrumentHealthReport,
   InstrumentPluginView,
@@ -21,9 +22,24 @@ export interface InstrumentsFacade {
     path: string,
     options?: { config?: JsonObject; class?: ExecutionClass; keep_unloaded?: boolean },
   ): Promise<InstrumentPluginView>;
+  /**
+   * Installs the plugins of several files, each after those that it depends on, and each plugin once: of two files of
+   * one plugin, the one with the newer version. Yields one result for each file, a skipped plugin at the end, because
+   * the plugins after it decide why it is skipped. Plugins that were unloaded stay unloaded. Ends before the next
+   * plugin when `stop` is aborted. Admin only.
+   */
+  installAll(
+    caller: Caller,
+    paths: readonly string[],
+    stop: AbortSignal,
+  ): AsyncGenerator<InstrumentInstallResult, void>;
   /** Disables the binding; its settings, the package and the plugin's data are kept. Admin only. */
   unload(caller: Caller, plugin_id: string): Promise<void>;
 }
+
+export type InstrumentInstallResult =
+  | { path: string; plugin: InstrumentPluginView }
+  | { path: string; error: BackplaneError };
 
 export interface HealthCheckOptions {
   /** Applies to each healthCheck. */

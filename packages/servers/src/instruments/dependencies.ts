@@ -3,10 +3,16 @@
  * did not load or is part of a cycle is skipped with an error, and the others load.
  */
 
-import { BackplaneError, type Definitions, type MaybePromise } from "@backplane/contract";
+import {
+  BackplaneError,
+  compareVersions,
+  type Definitions,
+  type MaybePromise,
+  type SourceInspection,
+} from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { sortByDependencies } from "@backplane/registry";
-import { instrumentOf } from "./instrument-plugins.ts";
+import { type InstrumentInfo, instrumentOf } from "./instrument-plugins.ts";
 
 type Plugins = ReadonlyMap<string, BoundPackage>;
 
@@ -14,6 +20,54 @@ type Plugins = ReadonlyMap<string, BoundPackage>;
 export function sortForLoading(plugins: Plugins): BoundPackage[] {
   const { cycles, names } = sortByDependencies(toDependencyNodes(plugins));
   return [...names, ...cycles.keys()].flatMap((id) => plugins.get(id) ?? []);
+}
+
+/** A file from which a plugin is to be installed. */
+export interface InspectedFile {
+  path: string;
+  inspection: SourceInspection;
+}
+
+/** Returns each file after those of its dependencies, otherwise in the given order, and the files of a cycle last. */
+export function sortForInstallation(files: readonly InspectedFile[]): InspectedFile[] {
+  const files_by_name = new Map(files.map((file) => [instrumentIn(file)?.plugin_id ?? file.path, file]));
+  const nodes = [...files_by_name].map(([name, file]) => ({
+    name,
+    requires: instrumentIn(file)?.dependencies ?? [],
+  }));
+  const { cycles, names } = sortByDependencies(nodes);
+  return [...names, ...cycles.keys()].flatMap((name) => files_by_name.get(name) ?? []);
+}
+
+/** Returns the error of each file whose plugin another file contains in the same or a newer version. */
+export function findReplacedFiles(files: readonly InspectedFile[]): Map<InspectedFile, BackplaneError> {
+  const newest = new Map<string, InspectedFile>();
+  for (const file of files) {
+    const id = instrumentIn(file)?.plugin_id;
+    if (id === undefined) continue;
+    const other = newest.get(id);
+    if (other === undefined || compareVersions(versionIn(file), versionIn(other)) > 0) newest.set(id, file);
+  }
+  const replaced = new Map<InspectedFile, BackplaneError>();
+  for (const file of files) {
+    const id = instrumentIn(file)?.plugin_id;
+    const chosen = id === undefined ? undefined : newest.get(id);
+    if (chosen === undefined || chosen === file) continue;
+    const message = `${file.path} is not installed, because ${chosen.path} contains ${id} ${versionIn(chosen)}.`;
+    replaced.set(
+      file,
+      new BackplaneError("package.conflict", message, { fix: "Remove one of the two files." }),
+    );
+  }
+  return replaced;
+}
+
+function instrumentIn({ inspection }: InspectedFile): InstrumentInfo | undefined {
+  return inspection.packages[0]?.manifest?.runtime.instrument;
+}
+
+function versionIn({ inspection }: InspectedFile): string {
+  return inspection.packages[0]!.version;
 }
 
 /** Resolves to null when the plugin may load now. */

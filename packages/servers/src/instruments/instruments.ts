@@ -14,6 +14,7 @@ import {
   type InstrumentPluginView,
   type Package,
   type SourceInspection,
+  toBackplaneError,
 } from "@backplane/contract";
 import { INSTRUMENT_COLLISION } from "@backplane/door";
 import {
@@ -26,7 +27,14 @@ import {
   type Scope,
 } from "@backplane/ports";
 import type { DefinitionsService, InstallChecked, Policies } from "@backplane/registry";
-import { findDependencyProblem, findDependents, sortForLoading } from "./dependencies.ts";
+import {
+  findDependencyProblem,
+  findDependents,
+  findReplacedFiles,
+  type InspectedFile,
+  sortForInstallation,
+  sortForLoading,
+} from "./dependencies.ts";
 import { checkInstrumentHealth } from "./instrument-health.ts";
 import { instrumentOf, readInstrumentPlugins } from "./instrument-plugins.ts";
 
@@ -40,6 +48,8 @@ interface InstrumentsService {
    */
   loadAll(isStopping: () => boolean): Promise<void>;
 }
+
+type InstallOptions = NonNullable<Parameters<InstrumentsFacade["install"]>[2]>;
 
 interface InstrumentsDeps {
   deps: KernelDeps;
@@ -79,10 +89,14 @@ export function createInstruments({
     log.info(fields, "loading instrument plugin");
     const row = await definitions.describe(bound);
     if (row === null) return;
-    for (const warning of row.warnings) log.warn({ ...fields, warning }, "instrument plugin has a warning");
-    if (row.error === null) {
-      log.info({ ...fields, instruments: row.exports.map(({ id }) => id) }, "instrument plugin loaded");
-    } else log.error({ ...fields, ...row.error }, "instrument plugin skipped");
+    logDefinitions(fields, row);
+    if (row.error !== null) log.error({ ...fields, ...row.error }, "instrument plugin skipped");
+  }
+
+  function logDefinitions(fields: object, { error, exports, warnings }: Definitions): void {
+    for (const warning of warnings) log.warn({ ...fields, warning }, "instrument plugin has a warning");
+    if (error === null)
+      log.info({ ...fields, instruments: exports.map(({ id }) => id) }, "instrument plugin loaded");
   }
 
   async function loadDependents(scope: Scope, plugin_id: string, visited = new Set<string>()): Promise<void> {
@@ -138,8 +152,47 @@ export function createInstruments({
     return views.map((view) => addLostNames(view, rejected));
   }
 
-  async function viewOne(caller: Caller, binding: Binding, pack: Package): Promise<InstrumentPluginView> {
-    return (await viewAll(caller, [{ binding, package: pack }]))[0]!;
+  async function viewOne(caller: Caller, bound: BoundPackage): Promise<InstrumentPluginView> {
+    return (await viewAll(caller, [bound]))[0]!;
+  }
+
+  async function inspectFile(caller: Caller, path: string): Promise<InspectedFile> {
+    return { path, inspection: await inspect(caller, { kind: "folder", path }) };
+  }
+
+  async function installPlugin(
+    caller: Caller,
+    { inspection, path }: InspectedFile,
+    { class: chosen, config, keep_unloaded = false }: InstallOptions,
+  ): Promise<BoundPackage> {
+    const settings = definedFields({ config, policy: chosen && { class: chosen } });
+    const org_wide = await isBoundOrgWide(caller, inspection);
+    const { packages, bindings: bound } = await installChecked(
+      caller,
+      { kind: "folder", path },
+      { bind: true, org_wide, ...settings },
+      ([only]) => requireInstrument(path, only),
+    );
+    const { binding, change } = bound[0]!;
+    const { package: pack } = packages[0]!;
+    const must_enable = binding.status === "disabled" && !keep_unloaded;
+    const new_settings: Partial<typeof settings> = change === "unchanged" ? settings : {};
+    const changes_settings = must_enable || Object.keys(new_settings).length > 0;
+    // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
+    if (!changes_settings && change === "unchanged") return { binding, package: pack };
+    const policy = { ...binding.policy, ...new_settings.policy };
+    const changed = changes_settings
+      ? await bindings.patch(
+          caller,
+          binding.binding_id,
+          { ...new_settings, policy, ...(must_enable ? { status: "active" as const } : {}) },
+          binding.generation,
+        )
+      : binding;
+    const row = await store.definitions.get(binding.scope.org_id, binding.binding_id);
+    const fields = { plugin: pack.manifest.runtime.instrument?.plugin_id, binding_id: binding.binding_id };
+    if (row !== null && changed.status === "active") logDefinitions(fields, row);
+    return { binding: changed, package: pack };
   }
 
   return {
@@ -158,34 +211,37 @@ export function createInstruments({
         return (await Promise.all(reports)).flat();
       },
       async install(caller, path, options = {}) {
-        requireAdmin(caller, "install plugins");
-        // An admin key is valid for its org and not for the host's disk.
-        if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
-        const { class: chosen, config, keep_unloaded = false } = options;
-        const settings = definedFields({ config, policy: chosen && { class: chosen } });
-        const source = { kind: "folder" as const, path };
-        const org_wide = await isBoundOrgWide(caller, await inspect(caller, source));
-        const { packages, bindings: bound } = await installChecked(
-          caller,
-          source,
-          { bind: true, org_wide, ...settings },
-          ([only]) => requireInstrument(path, only),
-        );
-        const { binding, change } = bound[0]!;
-        const { package: pack } = packages[0]!;
-        const must_enable = binding.status === "disabled" && !keep_unloaded;
-        const new_settings: Partial<typeof settings> = change === "unchanged" ? settings : {};
-        // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (!must_enable && Object.keys(new_settings).length === 0)
-          return await viewOne(caller, binding, pack);
-        const policy = { ...binding.policy, ...new_settings.policy };
-        const changed = await bindings.patch(
-          caller,
-          binding.binding_id,
-          { ...new_settings, policy, ...(must_enable ? { status: "active" as const } : {}) },
-          binding.generation,
-        );
-        return await viewOne(caller, changed, pack);
+        requireHostAdmin(caller);
+        const installed = await installPlugin(caller, await inspectFile(caller, path), options);
+        return await viewOne(caller, installed);
+      },
+      async *installAll(caller, paths, stop) {
+        requireHostAdmin(caller);
+        const files: InspectedFile[] = [];
+        for (const path of paths) {
+          if (stop.aborted) return;
+          try {
+            files.push(await inspectFile(caller, path));
+          } catch (error) {
+            yield { path, error: toBackplaneError(error) };
+          }
+        }
+        const replaced = findReplacedFiles(files);
+        for (const [{ path }, error] of replaced) yield { path, error };
+        const skipped: { path: string; bound: BoundPackage }[] = [];
+        for (const file of sortForInstallation(files.filter((each) => !replaced.has(each)))) {
+          if (stop.aborted) return;
+          const { path } = file;
+          try {
+            const bound = await installPlugin(caller, file, { keep_unloaded: true });
+            const plugin = await viewOne(caller, bound);
+            if (plugin.error === null) yield { path, plugin };
+            else skipped.push({ path, bound });
+          } catch (error) {
+            yield { path, error: toBackplaneError(error) };
+          }
+        }
+        for (const { path, bound } of skipped) yield { path, plugin: await viewOne(caller, bound) };
       },
       async unload(caller, plugin_id) {
         requireAdmin(caller, "unload plugins");
@@ -218,6 +274,12 @@ export function createInstruments({
       }
     },
   };
+}
+
+/** An admin key is valid for its org and not for the host's disk. */
+function requireHostAdmin(caller: Caller): void {
+  requireAdmin(caller, "install plugins");
+  if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
 }
 
 function requireInstrument(path: string, imported: Package | undefined): void {

@@ -96,9 +96,8 @@ export class TestImporter implements PackageImporter {
   }
 
   async inspect(source: InstallationSource): Promise<SourceInspection> {
-    const { package_id, version, runtime, exports } = (
-      await this.import(source as { kind: "folder"; path: string })
-    ).manifest;
+    const { manifest } = await this.import(source as { kind: "folder"; path: string });
+    const { package_id, version, runtime, exports } = manifest;
     const whole = isSelfDescribing(runtime.protocol);
     const preview = {
       name: package_id,
@@ -107,6 +106,7 @@ export class TestImporter implements PackageImporter {
       secret_slots: [...(runtime.permissions?.secret_slots ?? [])],
       exports: whole ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
       binds: whole,
+      manifest,
     };
     return { kind: "package", packages: [preview], plugins: [], left_out: [], notes: [] };
   }
