@@ -15,6 +15,13 @@ const OPEN_IDEMPOTENT_TESTS = ["packages/door/test/idempotency/open-idempotent.t
 
 export const CALL_MUTANTS: Mutant[] = [
   {
+    defence: "metrics: a call that ran on the host is counted under host",
+    file: "packages/door/src/calls/call-counts.ts",
+    from: "grant?.host === true",
+    to: "grant === undefined",
+    tests: ["packages/door/test/calls/call-counts.test.ts"],
+  },
+  {
     defence: "queue: a queue is full at exactly its limit",
     file: CONCURRENCY,
     from: "limit.reserved >= max + this.#deps.host.queue_per_binding",

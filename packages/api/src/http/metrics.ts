@@ -65,7 +65,7 @@ export function createMetrics(): Metrics {
         lines,
         "backplane_invocations_total",
         "counter",
-        "Calls of all callers that ended on this gateway, by kind, execution class and final status.",
+        "Calls of all callers that ended on this gateway, by kind, execution class (or host) and final status.",
       );
       for (const { kind, class: execution_class, status, count } of health.ended)
         lines.push(

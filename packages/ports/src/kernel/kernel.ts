@@ -404,7 +404,8 @@ export interface Kernel {
 
 export interface EndedCalls {
   kind: ExportKind;
-  class: ExecutionClass;
+  /** `host` for calls that ran on the host itself, whatever the class of their binding. */
+  class: ExecutionClass | "host";
   status: InvocationStatus;
   count: number;
 }
