@@ -26,18 +26,23 @@ export class Announcer {
     this.#log = log;
   }
 
-  publish<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): void {
+  /** Returns the orgs whose queue was full. Their event was dropped. */
+  publish<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): string[] {
+    const full: string[] = [];
     for (const org_id of this.#subscriptions.orgs) {
       const scope = { org_id, project_id: null };
       const event = this.#kernel.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope });
-      if (event === null)
-        this.#log.warn({ kind, org_id }, "the queue of the kernel session is full; an event was dropped");
+      if (event !== null) continue;
+      this.#log.warn({ kind, org_id }, "the queue of the kernel session is full; an event was dropped");
+      full.push(org_id);
     }
+    return full;
   }
 
   /**
-   * Resolves when the event has been delivered in every org, after all events queued before it. Does not resolve if a
-   * full queue dropped the event, so the caller sets a time limit.
+   * Resolves when the event has been delivered in every org, after all events queued before it. Does not wait for an org
+   * whose event was dropped because its queue is full. A handler that blocks a queue delays the event, so the caller
+   * sets a time limit.
    */
   async publishAndWait<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -46,7 +51,7 @@ export class Announcer {
       if (pending_orgs.delete(org_id) && pending_orgs.size === 0) resolve();
     });
     try {
-      this.publish(kind, payload);
+      for (const org_id of this.publish(kind, payload)) pending_orgs.delete(org_id);
       if (pending_orgs.size > 0) await promise;
     } finally {
       unsubscribe();
