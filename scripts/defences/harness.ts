@@ -124,6 +124,20 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "stores a checkpoint before any later event",
   },
   {
+    defence: "harness: a lost call takes no further events",
+    file: "packages/door/src/invoke/checkpoints.ts",
+    from: "      if (live.lost) return;\n",
+    to: "",
+    tests: ["packages/door/test/invoke/checkpoints.test.ts"],
+  },
+  {
+    defence: "harness: the end of a call waits for its checkpoints",
+    file: "packages/door/src/invoke/checkpoints.ts",
+    from: "      await draining;\n",
+    to: "",
+    tests: ["packages/door/test/invoke/checkpoints.test.ts"],
+  },
+  {
     defence: "harness: only the owner of a call stores its checkpoints",
     file: EXECUTIONS,
     from: " and i.fence = $3 and i.status",

@@ -64,14 +64,17 @@ export function createCheckpointWriter(
 
   return {
     write(event) {
+      // The record gets no further events. A drain that ends at once would clear `draining` before it is set.
+      if (live.lost) return;
       if (draining === null && event.type !== "checkpoint") return write(event);
       // The event log keeps no more events than this, so further ones would only take memory.
       if (queued_events.length >= INVOCATION_LIMITS.events_kept && event.type !== "checkpoint") return;
       queued_events.push(event);
       draining ??= drain();
     },
+    // One drain writes everything that was queued before it ended, so there is no need to wait for a later one.
     drained: async () => {
-      while (draining !== null) await draining;
+      await draining;
     },
   };
 }
