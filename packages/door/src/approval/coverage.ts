@@ -75,8 +75,11 @@ export function changedParts(before: CoveredParts | null, after: CoveredParts): 
   return [...names].filter((name) => getOwn(before, name) !== getOwn(after, name)).sort();
 }
 
-/** The coverage of an admitted call, read from the current state of the store. */
-export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted): Promise<Coverage> {
+/** The coverage of an admitted or running call, read from the current state of the store. */
+export async function readCoverage(
+  deps: CoverageDeps,
+  { call, grant }: Pick<Admitted, "call" | "grant">,
+): Promise<Coverage> {
   const { bound, export: item } = call.plan;
   const is_described = bound.definitions_digest !== undefined && item.kind === "tool";
   return await readUseCoverage(deps, bound, {

@@ -21,9 +21,9 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, RunOutcome, RunRequest } from "@backplane/ports";
-import { effectiveConfig, isRemote, MAX_RENEWALS } from "@backplane/registry";
+import { effectiveConfig, isRemote, MAX_RENEWALS, narrowGrant } from "@backplane/registry";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
-import { admit, recheck } from "../admission/admit.ts";
+import { recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { addAttempt } from "../calls/earlier-attempts.ts";
@@ -192,9 +192,9 @@ async function recheckCall(door: Door, { live, grant }: Approved): Promise<CallE
 /** An approval covers one exact call, which may have changed while it waited in the queue or between two attempts. */
 async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promise<CallEnding | null> {
   if (live.approved === null) return null;
-  const verdict = admit(call, door.state);
-  if (verdict.verdict === "refused") return null;
-  const { digest, parts } = await readCoverage(door.deps, verdict);
+  // Not with `admit`: rules that do not apply to a started call, such as a full queue, must not skip the comparison.
+  const { grant } = narrowGrant(call.plan, call.ceiling, call.scope);
+  const { digest, parts } = await readCoverage(door.deps, { call, grant });
   if (digest === live.approved.digest) return null;
   const changed = changedParts(live.approved.parts, parts);
   const message = `The call changed after it was approved: ${changed.join(", ")}. Call again.`;

@@ -4,7 +4,7 @@
  */
 import type { Approval, Json } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
-import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import {
   admin,
   createTestKernel,
@@ -191,6 +191,36 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
   });
   expect(fixture.runner.requests).toHaveLength(1);
 });
+
+verifies(
+  "approval.digest",
+  "does not run an approved call again after a secret was rotated between two attempts while the queue is full",
+  async () => {
+    const host = { queue_per_binding: 0, retry: { max_attempts: 2, base_ms: 300 } };
+    const fixture = await createTestKernel({ host });
+    await fixture.kernel.secrets.put(admin, "token", "hunter2-first");
+    const item = toolExport(
+      "put",
+      {
+        permissions: { network: "none", secret_slots: ["token"] },
+        max_concurrency: 1,
+      },
+      { effect_class: "idempotent_write", requires_approval: true },
+    );
+    await fixture.bind(manifest([item]), { secrets: { token: "secret://org_local/token" } });
+    fixture.runner.script = async () => {
+      await fixture.kernel.secrets.put(admin, "token", "hunter2-second");
+      return ended("retryable_failure", "plugin_retryable");
+    };
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "put", input: {} });
+    await answer(fixture, ticket.invocation.approval_id!);
+    expect(await ticket.settled).toMatchObject({
+      status: "failed",
+      error: { code: "approval.changed", details: { changed: ["secret.token"] } },
+    });
+    expect(fixture.runner.requests).toHaveLength(1);
+  },
+);
 
 test("asks for approval after a restart if the config changed since a durable approval was requested", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
