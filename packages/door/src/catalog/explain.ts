@@ -96,7 +96,8 @@ export async function explain(
     root,
   };
   const grant = widestGrant(plan, policy);
-  const allow_rules = await readAllowRules(call);
+  // As in `admitServerRequest`: allow rules do not cover resources and prompts.
+  const allow_rules = feature === null ? await readAllowRules(call) : [];
   let allowed_by: string | null = null;
   const steps: PolicyStep[] = RULES.map((rule) => {
     const decision = rule.decide(call, grant, state, allow_rules);

@@ -191,7 +191,11 @@ export function createServers(
           approved = true;
           const admitted = await checkAccess(request);
           const changed = changedParts(parts, (await readCoverage(request, admitted.bound)).parts);
-          if (changed.length > 0) throw approvalChangedError(changed);
+          if (changed.length > 0) {
+            const error = approvalChangedError(changed);
+            await auditRefusal(request, error);
+            throw error;
+          }
           return await send(request, admitted.bound, listener);
         },
       );

@@ -400,6 +400,24 @@ test("checks the policy again after the approval and reads nothing that is no lo
   expect(received).toEqual([]);
 });
 
+test("explains a request for a resource as it is decided, although an allow rule covers the server", async () => {
+  const { fixture, nextApproval, read } = await createKernelWithApprovals();
+  const { allow_rules, policy } = fixture.kernel;
+  await allow_rules.create(admin, { server: "weather", identity: null });
+  const explainTool = (tool: string) => policy.explain(admin, { tool, context: "conversation" });
+  expect(await explainTool("mcp_weather_today")).toMatchObject({ outcome: "run" });
+  expect(await explainTool("mcp_weather_resources")).toMatchObject({
+    outcome: "ask",
+    decided_by: "risk",
+    allowed_by: null,
+  });
+  const reading = read();
+  reading.catch(() => undefined);
+  const { id } = await nextApproval();
+  await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
+  await expect(reading).rejects.toMatchObject({ code: "approval.rejected" });
+});
+
 type Change = (
   fixture: Awaited<ReturnType<typeof createServerKernel>>,
   binding_id: string,
@@ -434,7 +452,8 @@ for (const [label, changed, change] of CHANGES) {
     "approval.digest",
     `does not read a resource if ${label} of its server changed after the approval was requested`,
     async () => {
-      const { fixture, received, binding_id, nextApproval, read } = await createKernelWithApprovals();
+      const { fixture, received, binding_id, nextApproval, read, audited } =
+        await createKernelWithApprovals();
       const reading = read();
       reading.catch(() => undefined);
       const { id } = await nextApproval();
@@ -442,6 +461,8 @@ for (const [label, changed, change] of CHANGES) {
       await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
       await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
       expect(received).toEqual([]);
+      const refused = expect.stringContaining(`after its approval was requested: ${changed.join(", ")}.`);
+      expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused } }]);
     },
   );
 }
