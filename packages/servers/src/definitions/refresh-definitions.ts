@@ -1,6 +1,7 @@
 /**
  * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
- * list is described at start, again after a pause if that failed, and soon after a server announces changed tools. The
+ * list is described at start, again after a pause if that failed (because of the server or of the store), and soon
+ * after a server announces changed tools. The
  * result for an MCP server is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps
  * failing is reported once, until it is ready or its binding changes.
  */
@@ -50,6 +51,9 @@ interface WatchedServer {
   /** Notifications in a row, each within the throttle window of the previous one. */
   notifications: number;
   notified_at: number;
+  /** Whether the server announced a change that no description covers that began later. */
+  has_announced: boolean;
+  /** The next description: a retry, or the one that follows a notification. */
   timer: Timer | null;
 }
 
@@ -64,29 +68,33 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     const { binding_id, scope, generation } = bound.binding;
     const known = bindings.get(binding_id);
     if (known === undefined || known.binding.generation <= generation) bindings.set(binding_id, bound);
-    const watch = watched.get(binding_id) ?? {
-      failures: 0,
-      reported_generation: null,
-      notifications: 0,
-      notified_at: 0,
-      timer: null,
-    };
-    watched.set(binding_id, watch);
-    // After a failure the timer may be the retry, which this result replaces. Otherwise the server announced a change
-    // while it was described, and the scheduled description stays.
-    if (row.error !== null || watch.failures > 0) {
-      watch.timer?.stop();
-      watch.timer = null;
-    }
-    if (row.error === null) watch.failures = 0;
+    const watch = getWatch(binding_id);
+    if (row.error !== null) scheduleRetry(binding_id, watch);
     else {
-      const pause = RETRY_MS[Math.min(watch.failures, RETRY_MS.length - 1)]!;
-      watch.failures++;
-      scheduleDescription(binding_id, watch, pause);
+      // This result replaces a retry, but not the description of a change that the server announced meanwhile.
+      const had_failed = watch.failures > 0;
+      watch.failures = 0;
+      if (had_failed && watch.has_announced) scheduleDescription(binding_id, watch, getDebounce(watch));
+      else if (had_failed) stopTimer(watch);
     }
     const is_repeated = row.error !== null && watch.reported_generation === generation;
     watch.reported_generation = row.error === null ? null : generation;
     if (!is_repeated) publishResult(bound, row, watch.failures, scope);
+  }
+
+  function getWatch(binding_id: string): WatchedServer {
+    const existing = watched.get(binding_id);
+    if (existing !== undefined) return existing;
+    const watch: WatchedServer = {
+      failures: 0,
+      reported_generation: null,
+      notifications: 0,
+      notified_at: 0,
+      has_announced: false,
+      timer: null,
+    };
+    watched.set(binding_id, watch);
+    return watch;
   }
 
   function publishResult(
@@ -115,12 +123,19 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
   }
 
   function scheduleDescription(binding_id: string, watch: WatchedServer, ms: number): void {
+    stopTimer(watch);
     if (service === null) return;
-    watch.timer?.stop();
     watch.timer = clock.after(ms, () => {
       watch.timer = null;
+      watch.has_announced = false;
       void describeAgain(binding_id);
     });
+  }
+
+  function scheduleRetry(binding_id: string, watch: WatchedServer): void {
+    const pause = RETRY_MS[Math.min(watch.failures, RETRY_MS.length - 1)]!;
+    watch.failures++;
+    scheduleDescription(binding_id, watch, pause);
   }
 
   /** Reads the binding again, because it may have changed or been removed. */
@@ -129,10 +144,26 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     if (known === undefined || service === null) return;
     try {
       const bound = await store.bindings.get(known.binding.scope, binding_id);
-      if (bound === null || (await service.describe(bound)) === null) stopWatching(binding_id);
+      if (bound === null) stopWatching(binding_id);
+      else await describeBinding(bound);
     } catch (error) {
-      log.warn({ err: error, binding_id }, "binding could not be described");
+      log.warn({ err: error, binding_id }, "binding could not be described; retrying");
+      scheduleRetry(binding_id, getWatch(binding_id));
     }
+  }
+
+  async function describeBinding(bound: BoundPackage): Promise<void> {
+    const { binding_id, status } = bound.binding;
+    if (service === null || (await service.describe(bound)) !== null) return;
+    const is_describable = status === "active" && isSelfDescribing(bound.package.manifest.runtime.protocol);
+    // The binding was removed meanwhile, or the store failed. The retry finds out which.
+    if (is_describable) scheduleRetry(binding_id, getWatch(binding_id));
+    else stopWatching(binding_id);
+  }
+
+  function stopTimer(watch: WatchedServer): void {
+    watch.timer?.stop();
+    watch.timer = null;
   }
 
   function stopWatching(binding_id: string): void {
@@ -147,13 +178,13 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       runner.onNotification?.(({ binding_id, method }) => {
         const watch = watched.get(binding_id);
         if (watch === undefined || method !== "notifications/tools/list_changed") return;
+        watch.has_announced = true;
         // The scheduled description covers this notification too.
         if (watch.timer !== null) return;
         const now = clock.monotonic();
         watch.notifications = now - watch.notified_at > THROTTLE.within_ms ? 1 : watch.notifications + 1;
         watch.notified_at = now;
-        const doublings = Math.min(Math.max(0, watch.notifications - THROTTLE.times), THROTTLE.doublings);
-        scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
+        scheduleDescription(binding_id, watch, getDebounce(watch));
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
     const undescribed = (await store.bindings.listWholePackages()).filter(
@@ -167,7 +198,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         bound = undescribed.pop()
       ) {
         bindings.set(bound.binding.binding_id, bound);
-        await service.describe(bound);
+        await describeBinding(bound);
       }
     };
     // The start does not wait: the definitions from before the restart are offered meanwhile.
@@ -187,4 +218,9 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       for (const id of Array.from(watched.keys())) stopWatching(id);
     },
   };
+}
+
+function getDebounce({ notifications }: WatchedServer): number {
+  const doublings = Math.min(Math.max(0, notifications - THROTTLE.times), THROTTLE.doublings);
+  return DEBOUNCE_MS * 2 ** doublings;
 }

@@ -210,3 +210,152 @@ test("backs off from describing a server that keeps sending list_changed, withou
   expect(pauses.slice(0, 12)).toEqual([...Array.from({ length: 10 }, () => 200), 400, 800]);
   expect(Math.max(...pauses)).toBe(51_200);
 });
+
+/** A refresher with a manual clock, a store that can fail and a service whose results the test records. */
+function createManualRefresher() {
+  const timers: { ms: number; run: () => void }[] = [];
+  const listeners: ((notification: RunnerNotification) => void)[] = [];
+  const bound = {
+    binding: {
+      binding_id: "b1",
+      package_id: "acme/weather",
+      config: {},
+      generation: 1,
+      scope: { org_id: "o", project_id: null },
+      status: "active",
+    },
+    package: { manifest: SERVER },
+  } as unknown as BoundPackage;
+  const state = { store_fails: false, whole_packages: [] as BoundPackage[] };
+  const deps = {
+    clock: {
+      monotonic: () => 1_000_000,
+      after(ms: number, run: () => void) {
+        const timer = { ms, run };
+        timers.push(timer);
+        return {
+          stop: () => {
+            if (timers.includes(timer)) timers.splice(timers.indexOf(timer), 1);
+          },
+        };
+      },
+    },
+    log: { warn: () => {} },
+    runner: {
+      onNotification(listener: (notification: RunnerNotification) => void) {
+        listeners.push(listener);
+        return () => {};
+      },
+    },
+    store: {
+      bindings: {
+        listWholePackages: async () => state.whole_packages,
+        async get() {
+          if (state.store_fails) throw new BackplaneError("store.unavailable");
+          return bound;
+        },
+      },
+    },
+  } as unknown as KernelDeps;
+  const refresher = createDefinitionsRefresher(deps, { tryPublish: () => {} } as never);
+  const announce = () => {
+    const method = "notifications/tools/list_changed";
+    for (const listener of listeners) listener({ binding_id: "b1", project_id: null, method, params: {} });
+  };
+  const buildRow = (error: Definitions["error"]) =>
+    ({ error, exports: [], quarantined: [] }) as unknown as Definitions;
+  return {
+    announce,
+    bound,
+    failed: buildRow({ code: "crashed", message: "it exited immediately" }),
+    refresher,
+    state,
+    succeeded: buildRow(null),
+    pauses: () => timers.map(({ ms }) => ms),
+    /** Runs the only timer and everything that it starts. */
+    runTimer: async () => {
+      expect(timers).toHaveLength(1);
+      timers.pop()!.run();
+      await new Promise((resolve) => setImmediate(resolve));
+    },
+  };
+}
+
+test("describes a server again if it announces a change during its first successful description after a failure", async () => {
+  const { announce, bound, failed, pauses, refresher, runTimer, succeeded } = createManualRefresher();
+  let descriptions = 0;
+  await refresher.start({
+    describe: async () => {
+      if (++descriptions === 1) announce();
+      refresher.recordResult(bound, succeeded);
+      return succeeded;
+    },
+  });
+  refresher.recordResult(bound, failed);
+  expect(pauses()).toEqual([2_000]);
+  await runTimer();
+  expect([descriptions, pauses()]).toEqual([1, [200]]);
+  await runTimer();
+  expect([descriptions, pauses()]).toEqual([2, []]);
+  // A person describes the server while the retry is scheduled.
+  refresher.recordResult(bound, failed);
+  announce();
+  refresher.recordResult(bound, succeeded);
+  expect(pauses()).toEqual([200]);
+  await runTimer();
+  refresher.recordResult(bound, failed);
+  refresher.recordResult(bound, succeeded);
+  expect([descriptions, pauses()]).toEqual([3, []]);
+});
+
+test("retries a description while the store is unavailable", async () => {
+  const { bound, failed, pauses, refresher, runTimer, state, succeeded } = createManualRefresher();
+  let can_write = false;
+  let descriptions = 0;
+  await refresher.start({
+    describe: async () => {
+      descriptions++;
+      // As the service does when the result could not be stored.
+      if (!can_write) return null;
+      refresher.recordResult(bound, succeeded);
+      return succeeded;
+    },
+  });
+  refresher.recordResult(bound, failed);
+  state.store_fails = true;
+  await runTimer();
+  expect([descriptions, pauses()]).toEqual([0, [10_000]]);
+  state.store_fails = false;
+  await runTimer();
+  expect([descriptions, pauses()]).toEqual([1, [60_000]]);
+  can_write = true;
+  await runTimer();
+  expect([descriptions, pauses()]).toEqual([2, []]);
+});
+
+test("retries the description of a bound server at start if the store is unavailable", async () => {
+  const { bound, pauses, refresher, runTimer, state, succeeded } = createManualRefresher();
+  state.whole_packages = [bound];
+  let can_write = false;
+  await refresher.start({
+    describe: async () => {
+      if (!can_write) return null;
+      refresher.recordResult(bound, succeeded);
+      return succeeded;
+    },
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(pauses()).toEqual([2_000]);
+  can_write = true;
+  await runTimer();
+  expect(pauses()).toEqual([]);
+});
+
+test("stops describing a binding that was disabled", async () => {
+  const { bound, failed, pauses, refresher, runTimer } = createManualRefresher();
+  await refresher.start({ describe: async () => null });
+  refresher.recordResult(bound, failed);
+  bound.binding.status = "disabled";
+  await runTimer();
+  expect(pauses()).toEqual([]);
+});
