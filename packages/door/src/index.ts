@@ -39,4 +39,4 @@ export {
   REQUEST_TOOL,
   SAMPLING_TOOL,
 } from "./tools/core-tool.ts";
-export { INSTRUMENT_COLLISION } from "./tools/precedence.ts";
+export { INSTRUMENT_COLLISION, selectListed } from "./tools/precedence.ts";

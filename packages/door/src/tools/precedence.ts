@@ -8,7 +8,7 @@
 
 import type { Origin } from "@backplane/contract";
 import type { BoundPackage, Scope } from "@backplane/ports";
-import { takesTraffic } from "@backplane/registry";
+import { sortForListing, takesTraffic } from "@backplane/registry";
 import { findNameProblem, skeletonOf } from "./confusable-names.ts";
 
 /** The origin of a tool, as the catalog and the policy show it. The host decides the origin, never the package. */
@@ -162,6 +162,14 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> 
       if (candidate !== holder) losers.push({ candidate, holder, ...describeCollision(candidate, holder) });
   }
   return { winners, losers };
+}
+
+/**
+ * The binding that the catalog shows among bindings of one thing: of the package that was registered first, the
+ * project's before the org's, and the highest version.
+ */
+export function selectListed(bounds: readonly [BoundPackage, ...BoundPackage[]]): BoundPackage {
+  return sortForListing(selectHolder(bounds))[0]!;
 }
 
 /** The bindings of the package that has the name. A name without a package refers to these bindings. */

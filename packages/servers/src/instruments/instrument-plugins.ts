@@ -1,7 +1,9 @@
 /** The instrument plugins of a scope by plugin id: bindings of whole packages that contain instruments. */
 
 import type { Runtime } from "@backplane/contract";
+import { selectListed } from "@backplane/door";
 import type { BindingStore, BoundPackage, Scope } from "@backplane/ports";
+import { takesTraffic } from "@backplane/registry";
 
 export type InstrumentInfo = NonNullable<Runtime["instrument"]>;
 
@@ -10,18 +12,36 @@ export function instrumentOf({ package: pack }: Pick<BoundPackage, "package">): 
   return pack.manifest.runtime.instrument ?? null;
 }
 
-/** Reads the active plugins that `scope` sees. If two have the same id, the newer binding is used. */
+/**
+ * Reads the active plugins that `scope` sees. If several bindings have the same plugin id, the binding that the
+ * catalog shows is used: a caller of the whole org gets the org's binding, if there is one, and a binding without
+ * traffic comes last.
+ */
 export async function readInstrumentPlugins(
   bindings: Pick<BindingStore, "discover">,
   scope: Scope,
 ): Promise<Map<string, BoundPackage>> {
-  const plugins = new Map<string, BoundPackage>();
+  const by_id = new Map<string, BoundPackages>();
   for (const bound of await bindings.discover(scope, "tool")) {
     const info = instrumentOf(bound);
     if (info === null) continue;
-    const existing = plugins.get(info.plugin_id);
-    if (existing === undefined || existing.binding.created_at < bound.binding.created_at)
-      plugins.set(info.plugin_id, bound);
+    const existing = by_id.get(info.plugin_id);
+    if (existing === undefined) by_id.set(info.plugin_id, [bound]);
+    else existing.push(bound);
   }
-  return plugins;
+  return new Map([...by_id].map(([plugin_id, bounds]) => [plugin_id, selectServing(bounds, scope)]));
+}
+
+type BoundPackages = [BoundPackage, ...BoundPackage[]];
+
+function selectServing(bounds: BoundPackages, { project_id }: Scope): BoundPackage {
+  const isEligible = ({ binding }: BoundPackage) => project_id !== null || binding.scope.project_id === null;
+  const eligible = preferred(bounds, isEligible);
+  return selectListed(preferred(eligible, takesTraffic));
+}
+
+/** The bindings that meet the condition; all of them if none does. */
+function preferred(bounds: BoundPackages, meets: (bound: BoundPackage) => boolean): BoundPackages {
+  const [first, ...others] = bounds.filter(meets);
+  return first === undefined ? bounds : [first, ...others];
 }

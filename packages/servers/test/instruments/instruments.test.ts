@@ -108,6 +108,35 @@ describe("instr.lifecycle", () => {
   });
 });
 
+test("shows the binding that serves the calls, whichever binding is newer", async () => {
+  const { bind, fixture } = await createInstrumentKernel();
+  const org_admin = { ...admin, scope: { ...scope, project_id: null } };
+  const project_binding = await bind("clock");
+  const org_binding = await fixture.kernel.bindings.create(org_admin, {
+    package_id: "hefty/clock",
+    package_version: "1.0.0",
+    export_id: "*",
+  });
+  const listShown = async (caller: typeof admin) =>
+    (await fixture.kernel.instruments.list(caller)).map(({ binding_id }) => binding_id);
+  const listServing = async (caller: typeof admin) =>
+    (await fixture.kernel.catalog.entries(caller, { all: true }))
+      .filter(({ name, status }) => name === "clock_tool" && status === "offered")
+      .map(({ binding_id }) => binding_id);
+  expect(await listServing(admin)).toEqual([project_binding.binding_id]);
+  expect(await listShown(admin)).toEqual([project_binding.binding_id]);
+  expect(await listServing(org_admin)).toEqual([org_binding.binding_id]);
+  expect(await listShown(org_admin)).toEqual([org_binding.binding_id]);
+  await fixture.kernel.bindings.patch(
+    admin,
+    project_binding.binding_id,
+    { rollout: { traffic_percent: 0 } },
+    undefined,
+  );
+  expect(await listServing(admin)).toEqual([org_binding.binding_id]);
+  expect(await listShown(admin)).toEqual([org_binding.binding_id]);
+});
+
 verifies(
   "instr.isolation",
   "shows and logs that a JVM plugin runs as External, even when it does not load",
