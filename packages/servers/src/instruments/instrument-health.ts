@@ -33,20 +33,21 @@ export async function checkInstrumentHealth(
 ): Promise<InstrumentHealthReport[]> {
   const { binding_id } = bound.binding;
   const row = await deps.store.definitions.get(bound.binding.scope.org_id, binding_id);
-  const seen_at = row === null || row.exports.length === 0 ? null : row.described_at;
+  const exports = row?.exports ?? [];
+  const seen_at = row === null || exports.length === 0 ? null : row.described_at;
   const identity = { plugin_id: instrumentOf(bound)!.plugin_id, binding_id, seen_at };
   const failure = findLoadFailure(row);
-  if (row === null || failure !== null)
-    return [{ ...identity, instrument: null, status: "Unhealthy", message: firstLine(failure ?? "") }];
+  if (failure !== null)
+    return [{ ...identity, instrument: null, status: "Unhealthy", message: firstLine(failure) }];
   if (!probe && deps.runner.serves?.(await createProcessRequest(deps, policies, bound, scope)) === false)
-    return row.exports.map(({ id }) => ({
+    return exports.map(({ id }) => ({
       ...identity,
       instrument: id,
       status: "Unknown",
       message: NOT_RUNNING,
     }));
   return await Promise.all(
-    row.exports.map(async ({ id }) => ({
+    exports.map(async ({ id }) => ({
       ...identity,
       instrument: id,
       ...(await checkInstrument({ deps, policies }, scope, bound, id, timeout_ms)),

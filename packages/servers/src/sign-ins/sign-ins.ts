@@ -93,14 +93,15 @@ export function createSignIns(
     const { binding } = bound;
     const fetch = createOAuthFetch(deps, binding.scope);
     const previous = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
-    const { redirect_uri } = buildGatewayUrls();
+    const urls = buildGatewayUrls();
+    const { redirect_uri } = urls;
     const prepared = await prepareLogin(
       fetch,
       serverUrl(bound),
       previous.challenge,
       previous.session,
       options,
-      buildGatewayUrls(),
+      urls,
     );
     const { source } = prepared;
     const details = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
