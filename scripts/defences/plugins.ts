@@ -54,8 +54,29 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "hosted: the home is hidden in a linked folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
-    from: "hidden: own_folders.map(inside),",
+    from: "hidden: own_folders.filter(isMountedBy(needs_copy ? siblings : mounted)).map(inside),",
     to: "hidden: [],",
+    tests: PLUGIN_TREE_TESTS,
+  },
+  {
+    defence: "hosted: the home is hidden next to a copy of the plugin",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "isMountedBy(needs_copy ? siblings : mounted)",
+    to: "isMountedBy(needs_copy ? [] : mounted)",
+    tests: PLUGIN_TREE_TESTS,
+  },
+  {
+    defence: "hosted: a link into the gateway's home shows nothing",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "linked.filter((path) => !isOwn(path))",
+    to: "linked.filter((path) => path !== dir || !isOwn(path))",
+    tests: PLUGIN_TREE_TESTS,
+  },
+  {
+    defence: "hosted: the gateway's home is not a plugin",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "if (own.includes(folder)) {",
+    to: "if (own.includes(entry.dir)) {",
     tests: PLUGIN_TREE_TESTS,
   },
   {

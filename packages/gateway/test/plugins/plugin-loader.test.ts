@@ -1,4 +1,5 @@
 import {
+  chmodSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -194,6 +195,43 @@ test("runs no plugin code during discovery or inspection", async () => {
   ).toBe("plugin.invalid");
   expect(existsSync(mark)).toBe(true);
 });
+
+test.runIf(process.getuid!() === 0)(
+  "hides the gateway's home from a hosted plugin that runs from a copy, even in the workspace around it",
+  async () => {
+    const root = createHome();
+    const home = join(root, "node_modules/home");
+    const folder = join(root, "packages/odd");
+    for (const path of [folder, home]) mkdirSync(path, { recursive: true });
+    writeFileSync(join(root, "package.json"), '{"workspaces": ["packages/*"]}');
+    // The operator made the workspace readable for everyone, but not the plugin's folder.
+    writeFileSync(join(home, "secret.key"), "secret");
+    chmodSync(root, 0o755);
+    chmodSync(folder, 0o700);
+    writeFileSync(
+      join(folder, "plugin.mjs"),
+      `import { readdirSync } from "node:fs";
+      const description = ["/plugin/packages/odd", "/plugin/node_modules", "/plugin/node_modules/home"]
+        .map((path) => readdirSync(path).join()).join(" ");
+      export const plugin = {
+        name: "odd", version: "1.0.0", category: "tool", subscriptions: () => [], description,
+      };`,
+    );
+    const loader = createConfinedLoader({ home });
+    cleanups.push(() => loader.close());
+    const entry: PluginEntry = {
+      name: "odd",
+      version: "1.0.0",
+      category: "tool",
+      origin: "local",
+      source: folder,
+      dir: folder,
+      module: join(folder, "plugin.mjs"),
+    };
+    const { plugin } = await loader.load(entry, "hosted", NO_NETWORK);
+    expect(plugin.description).toBe("plugin.mjs home ");
+  },
+);
 
 test("starts a hosted plugin with a clean environment and its own home, and stops it with the loader", async () => {
   const home = createHome();

@@ -21,7 +21,10 @@ export interface PluginTree {
   needs_copy: boolean;
   /** The gateway's own folders inside the mounted folders, as host paths. */
   own_folders: string[];
-  /** The same folders as sandbox paths. */
+  /**
+   * Sandbox paths of those that the process would see. A copy leaves out the ones in the plugin's folder, but the other
+   * mounted folders are never copied.
+   */
   hidden: string[];
   /** Replaces sandbox paths in a stack trace with paths on this machine. */
   toHostPaths(text: string): string;
@@ -37,8 +40,14 @@ export async function resolvePluginTree(
 ): Promise<PluginTree> {
   const folder = await realpath(entry.dir);
   const module = await realpath(entry.module);
+  const own = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
+  if (own.includes(folder)) {
+    throw new BackplaneError("launch_failed", `The folder of ${entry.name} is the gateway's own folder.`, {
+      fix: "Move the plugin into a folder of its own and install it from there.",
+    });
+  }
   const { root, siblings } = (await findInstalledRoot(entry, folder)) ??
-    (await findWorkspaceRoot(folder)) ?? { root: folder, siblings: [] };
+    (await findWorkspaceRoot(folder, own)) ?? { root: folder, siblings: [] };
   const mounted = [folder, ...siblings];
   if (!mounted.some((path) => isWithin(path, module))) {
     throw new BackplaneError(
@@ -49,16 +58,18 @@ export async function resolvePluginTree(
   }
   for (const path of siblings) await assertReadable(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
-  const real = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
-  const own_folders = real.filter((path) => mounted.some((folder) => isWithin(folder, path)));
+  const isMountedBy = (folders: readonly string[]) => (path: string) =>
+    folders.some((folder) => isWithin(folder, path));
+  const own_folders = own.filter(isMountedBy(mounted));
+  const needs_copy = (await isUnreadable(folder)) || (await isUnreadable(module));
   return {
     folder,
     folder_at: inside(folder),
     module: inside(module),
     binds: siblings.map((source) => ({ source, target: inside(source), writable: false })),
-    needs_copy: (await isUnreadable(folder)) || (await isUnreadable(module)),
+    needs_copy,
     own_folders,
-    hidden: own_folders.map(inside),
+    hidden: own_folders.filter(isMountedBy(needs_copy ? siblings : mounted)).map(inside),
     toHostPaths: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),
   };
 }
@@ -79,12 +90,15 @@ async function findInstalledRoot(
   return { root, siblings: [join(root, MODULES)] };
 }
 
-async function findWorkspaceRoot(folder: string): Promise<PackageRoot | null> {
+async function findWorkspaceRoot(folder: string, own: readonly string[]): Promise<PackageRoot | null> {
   for (let dir = dirname(folder); dir !== dirname(dir); dir = dirname(dir)) {
     if (!(await isWorkspace(dir))) continue;
     const modules = join(dir, MODULES);
     if (!(await isFolder(modules))) return null;
-    return { root: dir, siblings: [modules, ...(await findLinkedPackages(modules, dir, folder))] };
+    const linked = await findLinkedPackages(modules, dir, folder);
+    // A link into a folder of the gateway would show a part of it.
+    const isOwn = (path: string) => own.some((hidden) => isWithin(dir, hidden) && isWithin(hidden, path));
+    return { root: dir, siblings: [modules, ...linked.filter((path) => !isOwn(path)).slice(0, MAX_LINKED)] };
   }
   return null;
 }
@@ -115,7 +129,7 @@ async function findLinkedPackages(modules: string, root: string, folder: string)
     if (target === null || !isWithin(root, target) || target === root || isWithin(target, folder)) continue;
     if (await isFolder(target)) folders.add(target);
   }
-  return [...folders].slice(0, MAX_LINKED);
+  return [...folders];
 }
 
 /** A workspace or a whole node_modules folder is too large to copy. */

@@ -119,7 +119,7 @@ async function prepareConfined(
         binds: [...tree.binds, ...program.binds],
         shape: {
           folder_at: tree.folder_at,
-          hidden: copy === null ? tree.hidden : [],
+          hidden: tree.hidden,
           links: program.links,
           ...(state === null ? {} : { state }),
         },

@@ -1,6 +1,6 @@
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { PluginEntry, PluginOrigin } from "@backplane/contract";
 import { expect, onTestFinished, test } from "vitest";
 import { resolvePluginTree } from "../../src/module-host/plugin-tree.ts";
@@ -75,6 +75,65 @@ test("shows a linked folder alone, or with the workspace's node_modules and the 
   writeFileSync(join(root, "package.json"), "{}");
   const alone = await resolvePluginTree(entry("local", join(root, "packages/probe")), []);
   expect(alone).toMatchObject({ folder_at: "/plugin", module: "/plugin/plugin.mjs", binds: [], hidden: [] });
+});
+
+/** A workspace whose linked packages contain the gateway's home, or are a part of it. */
+function createWorkspaceWithHome(): { root: string; home: string } {
+  const root = folderWith({
+    "package.json": '{"workspaces": ["packages/*"]}',
+    "packages/probe/plugin.mjs": "",
+    "packages/probe/home/secret.key": "",
+    "packages/shared/home/secret.key": "",
+    "node_modules/home/secret.key": "",
+    ".home/blobs/index.js": "",
+  });
+  for (const target of ["../packages/shared", "../.home", "../.home/blobs"])
+    symlinkSync(target, join(root, "node_modules", basename(target)));
+  return { root, home: join(root, ".home") };
+}
+
+test("hides the gateway's folders inside linked packages and ignores links into them", async () => {
+  const { home, root } = createWorkspaceWithHome();
+  const own = [
+    home,
+    ...["packages/probe/home", "packages/shared/home", "node_modules/home"].map((path) => join(root, path)),
+  ];
+  const tree = await resolvePluginTree(entry("local", join(root, "packages/probe")), own);
+  expect(tree.binds.map(({ target }) => target)).toEqual(["/plugin/node_modules", "/plugin/packages/shared"]);
+  expect(tree.hidden).toEqual([
+    "/plugin/packages/probe/home",
+    "/plugin/packages/shared/home",
+    "/plugin/node_modules/home",
+  ]);
+});
+
+test.runIf(process.getuid!() === 0)(
+  "hides the gateway's folders in the other mounted folders of a plugin that runs from a copy",
+  async () => {
+    const { root } = createWorkspaceWithHome();
+    const folder = join(root, "packages/probe");
+    const own = [folder, join(root, "packages/shared"), join(root, "node_modules")].map((path) =>
+      join(path, "home"),
+    );
+    chmodSync(folder, 0o700);
+    const tree = await resolvePluginTree(entry("local", folder), own);
+    expect(tree).toMatchObject({ needs_copy: true, own_folders: own });
+    // The copy does not contain the first one, so nothing can be mounted over it.
+    expect(tree.hidden).toEqual(["/plugin/packages/shared/home", "/plugin/node_modules/home"]);
+  },
+);
+
+test("rejects a plugin whose folder is the gateway's own folder, directly or through a link", async () => {
+  const root = folderWith({ "home/plugin.mjs": "" });
+  symlinkSync("home", join(root, "linked"));
+  for (const dir of ["home", "linked"]) {
+    await expect(
+      resolvePluginTree(entry("local", join(root, dir)), [join(root, "home")]),
+    ).rejects.toMatchObject({
+      code: "launch_failed",
+      message: "The folder of probe is the gateway's own folder.",
+    });
+  }
 });
 
 test("hides the gateway's home inside the folder and rejects a module that links out of it", async () => {
