@@ -225,7 +225,10 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     },
 
     async request(request, listener) {
-      if (isInline(request)) return await inline.healthCheck(request, request.params);
+      if (isInline(request)) {
+        if (request.method !== "healthCheck") throw unsupportedRequest(request, `answer ${request.method}`);
+        return await inline.healthCheck(request, request.params);
+      }
       return await withSession(request, (session, signal) => {
         if (session.request === undefined) throw unsupportedRequest(request, `answer ${request.method}`);
         return session.request(request.method, request.params, listener, signal);

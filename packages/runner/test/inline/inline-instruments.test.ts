@@ -286,14 +286,27 @@ describe("the lifecycle", () => {
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "sleeping", "aborted", "shutdown", line, "shutdown", line]);
   });
-  test("answers health checks", async () => {
+  test("answers health checks and rejects requests for any other method", async () => {
     const { test_runner } = createInlineRunner();
-    const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
-    const checkHealth = (instrument: string) =>
-      test_runner.runner.request!({ ...request, params: { instrument } }, listener);
+    const send = (method: string, instrument: string) => {
+      const request = {
+        ...requestOf(plugin("InProcess")),
+        method,
+        params: { instrument },
+        timeout_ms: 5_000,
+      };
+      return test_runner.runner.request!(request, listener);
+    };
+    const checkHealth = (instrument: string) => send("healthCheck", instrument);
     expect(await checkHealth("sick")).toEqual({ status: "Degraded", message: "slow" });
     expect(await checkHealth("count")).toEqual({ status: "Healthy" });
+    for (const method of ["resources/list", "invoke", ""]) {
+      await expect(send(method, "count")).rejects.toMatchObject({
+        code: "request.invalid",
+        message: `A module.instrument plugin cannot answer ${method}.`,
+      });
+    }
   });
   test("describes its instruments", async () => {
     const { test_runner } = createInlineRunner();
