@@ -119,6 +119,13 @@ export class Watchdog {
     this.#shell = null;
     if (this.#closed) return;
     if (performance.now() - this.#started_at > STEADY_MS) this.#starts = 0;
+    if (this.#starts >= MAX_STARTS) {
+      this.#log.warn(
+        { starts: this.#starts },
+        "watchdog of plugin processes exited too often and is not restarted, so plugins would outlive a gateway that is killed",
+      );
+      return;
+    }
     this.#log.warn({}, "watchdog of plugin processes exited and is restarted");
     this.start();
   }

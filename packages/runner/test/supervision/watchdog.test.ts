@@ -76,3 +76,17 @@ test("ignores signals, and is restarted with the same list when it is killed", a
   await until(() => !isAlive(pid));
   expect(isAlive(first)).toBe(false);
 });
+
+test("is not restarted when it keeps exiting, and reports that", async () => {
+  const lines: string[] = [];
+  const watchdog = new Watchdog(createTestLogger((_, message) => lines.push(message)));
+  watchdog.start();
+  for (let starts = 1; starts <= 10; starts++) {
+    process.kill(watchdog.pid!, "SIGKILL");
+    await until(() => lines.length === starts);
+  }
+  expect(watchdog.pid).toBeUndefined();
+  expect(lines.slice(0, 9)).toEqual(Array(9).fill("watchdog of plugin processes exited and is restarted"));
+  expect(lines[9]).toMatch(/exited too often and is not restarted/);
+  await watchdog.close();
+});
