@@ -112,6 +112,7 @@ function searchText(text: string, { mention, whole, quoted, paths }: Search): vo
 }
 
 function addPath(scheme: string | undefined, path: string, paths: Set<string>): void {
+  if (paths.size >= ARTIFACT_LIMITS.per_result) return;
   const plain = scheme === undefined ? path : decodePath(path);
   if (isArtifactPath(plain)) paths.add(plain);
 }

@@ -207,6 +207,9 @@ test("does not store files of the host for a server without a sandbox", async ()
 test("finds each path once and at most 32, in linear time", () => {
   const text = Array.from({ length: 100 }, (_, n) => `/tmp/f${n} /tmp/f${n}`).join(" ");
   expect(findScratchPaths(text, SANDBOX)).toHaveLength(32);
+  // The last text is a path as a whole, and also mentions two others.
+  const values = [...Array.from({ length: 31 }, (_, n) => `/tmp/f${n}`), "/tmp/a /tmp/b"];
+  expect(findScratchPaths(values, SANDBOX).slice(30)).toEqual(["f30", "a /tmp/b"]);
   const hostile: Json = ["/tmp/%".repeat(300_000), '"/tmp/ '.repeat(300_000), "\u201c/tmp/ ".repeat(300_000)];
   const started = performance.now();
   findScratchPaths([...hostile, `/tmp/${"a".repeat(2_000_000)}`], SANDBOX);
