@@ -26,7 +26,7 @@ export async function readBeneath(
     if (nlink !== 1) return "link";
     if ((mode & SPECIAL) !== 0) return "setuid";
     if (size > max_bytes) return "too_large";
-    return await readWhole(handle, size);
+    return await readWhole(handle, size, max_bytes);
   } catch (error) {
     return faultOf((error as NodeJS.ErrnoException).code);
   } finally {
@@ -66,14 +66,18 @@ function pathOfDescriptor(fd: number, path: string): string {
   return path;
 }
 
-/** The file may have grown or shrunk since it was checked. */
-async function readWhole(handle: FileHandle, size: number): Promise<Buffer | ArtifactFault> {
-  const buffer = Buffer.allocUnsafe(size + 1);
-  let bytes_read = 0;
-  while (bytes_read < buffer.length) {
-    const { bytesRead } = await handle.read(buffer, bytes_read, buffer.length - bytes_read, bytes_read);
-    if (bytesRead === 0) return buffer.subarray(0, bytes_read);
-    bytes_read += bytesRead;
+/** Reads to the end, because the file may have grown or shrunk since it was checked. */
+async function readWhole(
+  handle: FileHandle,
+  size: number,
+  max_bytes: number,
+): Promise<Buffer | ArtifactFault> {
+  let buffer = Buffer.allocUnsafe(size + 1);
+  for (let length = 0; ; ) {
+    const { bytesRead } = await handle.read(buffer, length, buffer.length - length, length);
+    if (bytesRead === 0) return buffer.subarray(0, length);
+    length += bytesRead;
+    if (length > max_bytes) return "too_large";
+    if (length === buffer.length) buffer = Buffer.concat([buffer], Math.min(2 * length, max_bytes + 1));
   }
-  return "bad_size";
 }
