@@ -194,7 +194,7 @@ function planEnvironment(
 }
 
 /** Our own files that a process sees instead of those of its image. */
-const IMAGE_FILES: readonly string[] = ["/etc/passwd", "/etc/group", HOSTS, INSIDE.init];
+const IMAGE_FILES: readonly string[] = ["/etc/passwd", "/etc/group", HOSTS];
 
 function planSystem(image: SandboxImage | undefined, host: SandboxHost): PlannedMount[] {
   if (image === undefined)
