@@ -28,15 +28,15 @@ const STDERR_BYTES = 16_384;
 
 /** Adds the exit status or kill reason and the error on stderr to a call whose process exited. */
 export function crashedAnswer(worker: Worker, answer: PluginAnswer): PluginAnswer {
-  const error = crashError(worker);
+  const error = crashError(worker, "call");
   return error === null ? answer : failedAnswer(error);
 }
 
 /** Null if the process was not killed and has no exit status. */
-export function crashError(worker: Worker): BackplaneError | null {
+export function crashError(worker: Worker, work: "call" | "request"): BackplaneError | null {
   const { exit, kill_reason } = worker.process;
   if (kill_reason !== null) {
-    const message = `The plugin's process was stopped while this call ran: ${kill_reason}.`;
+    const message = `The plugin's process was stopped while this ${work} ran: ${kill_reason}.`;
     return new BackplaneError("crashed", message, { details: { reason: kill_reason } });
   }
   if (exit === null) return null;

@@ -99,7 +99,7 @@ async function explainCrash(worker: Worker, error: unknown): Promise<unknown> {
   if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;
   await process.gone;
   // If the process never became ready, its start error already explains the exit.
-  return error === process.failure ? (crashError(worker) ?? error) : error;
+  return error === process.failure ? (crashError(worker, "request") ?? error) : error;
 }
 
 const LAUNCH_MESSAGES: Record<LaunchStep, (package_id: string) => string> = {

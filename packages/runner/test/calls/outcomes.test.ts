@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import { crashError } from "../../src/calls/outcomes.ts";
+import { createIdleWorker } from "../support/idle-worker.ts";
+
+test("names what the process was stopped for: a call, or a request that is not a call", () => {
+  const worker = createIdleWorker();
+  Object.assign(worker.process, { exit: null, kill_reason: "it wrote too much" });
+  expect(crashError(worker, "call")).toMatchObject({
+    code: "crashed",
+    message: "The plugin's process was stopped while this call ran: it wrote too much.",
+    details: { reason: "it wrote too much" },
+  });
+  expect(crashError(worker, "request")?.message).toBe(
+    "The plugin's process was stopped while this request ran: it wrote too much.",
+  );
+});
