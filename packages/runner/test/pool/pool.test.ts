@@ -1,6 +1,7 @@
 /** Sharing and lifetime of processes, and what happens when there are too many or they keep failing. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { side, vai } from "../support/request.ts";
@@ -147,7 +148,6 @@ test("does not run an invocation twice at the same time", async () => {
 });
 
 test("does not run changed package files and does not count them against the plugin", async () => {
-  const { BackplaneError } = await import("@backplane/contract");
   const test_runner = createTestRunner({
     files: { open: () => Promise.reject(new BackplaneError("package.corrupt")) },
   });

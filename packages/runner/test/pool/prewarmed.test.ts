@@ -1,11 +1,19 @@
 /** Prewarmed processes: which calls get them, how many there are, and when they are stopped. */
 import { BackplaneError } from "@backplane/contract";
+import type { ProcessRequest } from "@backplane/ports";
+import { realTimeClock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { vaiRpc } from "../../src/dialects/vai-rpc.ts";
+import { PrewarmedProcesses } from "../../src/pool/prewarmed.ts";
+import { DEFAULT_LIMITS } from "../../src/ports/settings.ts";
 import { readPrivateBytes } from "../../src/procfs/private-memory.ts";
+import { Deadlines } from "../../src/time/deadlines.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { filesAt } from "../support/files-at.ts";
-import { FIXTURES, type RequestChange, side, vai } from "../support/request.ts";
+import { createIdleWorker } from "../support/idle-worker.ts";
+import { FIXTURES, type RequestChange, requestOf, side, vai } from "../support/request.ts";
 import { processesWith, type TestRunner, until } from "../support/runner.ts";
 
 const isolated = { class: "isolated", pool_key: "a" } as const;
@@ -148,12 +156,51 @@ test("verifies the package again when a prewarmed process is used", async () => 
 
 test("keeps no secret of an earlier call in a prewarmed process", async () => {
   const test_runner = createPrewarmingRunner();
-  const context = { secrets: { token: "canary-of-the-first-call" } };
-  await test_runner.run(vai("context", { ...isolated, context }));
-  await waitUntilReady(test_runner, 1);
-  const { result } = await test_runner.run(vai("context", isolated));
-  expect((result as { context: { secrets: object } }).context.secrets).toEqual({});
-  expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
+  const grant = { secret_env: { token: "API_TOKEN" } };
+  const context = { secrets: { token: "canary-of-an-earlier-call" } };
+  const receive = async (change: RequestChange) => {
+    const { result } = await test_runner.run(vai("received", { ...isolated, ...change }));
+    return result as { contexts: { secrets: object }[]; env: Record<string, string> };
+  };
+  // The first call gets its secret in a request, the second one also in a variable.
+  expect((await receive({ context })).contexts).toMatchObject([{ secrets: { token: "[redacted]" } }]);
+  expect((await receive({ grant, context })).env.API_TOKEN).toBe("[redacted]");
+  for (let i = 0; i < 2; i++) {
+    await waitUntilReady(test_runner, 1);
+    const received = await receive({ grant });
+    expect(received.contexts).toMatchObject([{ secrets: {} }]);
+    expect(JSON.stringify(received)).not.toContain("canary-of-an-earlier-call");
+  }
+});
+
+test("starts prewarmed processes without the input and the secrets of the call that caused them", async () => {
+  const started: ProcessRequest[] = [];
+  const { promise: filled, resolve } = Promise.withResolvers<void>();
+  const prewarmed = new PrewarmedProcesses({
+    clock: realTimeClock,
+    deadlines: new Deadlines(realTimeClock),
+    limits: DEFAULT_LIMITS,
+    log: createTestLogger(),
+    hasFreeSlot: () => true,
+    create(request) {
+      started.push(request);
+      resolve();
+      const worker = createIdleWorker({ pooled: false });
+      const { promise: gone, resolve: kill } = Promise.withResolvers<void>();
+      Object.assign(worker.process, { ready: Promise.resolve(), gone, kill });
+      return worker;
+    },
+  });
+  const request = requestOf({
+    ...isolated,
+    input: { text: "canary input" },
+    context: { config: { level: 3 }, secrets: { token: "canary secret" } },
+  });
+  prewarmed.take(request, vaiRpc);
+  await filled;
+  prewarmed.close();
+  expect(started).toMatchObject([{ pool_key: "a", context: { config: { level: 3 }, secrets: {} } }]);
+  expect(JSON.stringify(started)).not.toContain("canary");
 });
 
 verifies("sandbox.kill", "stops all prewarmed processes with the runner", async () => {
