@@ -17,7 +17,7 @@ export {
   checkInstruments,
   findInstrumentProvider,
 } from "./plugins/check-instruments.ts";
-export { isPluginName, kernelPluginProblem } from "./plugins/check-kernel-plugin.ts";
+export { isPluginName, kernelPluginProblem, kernelToolProblem } from "./plugins/check-kernel-plugin.ts";
 export { compactorIssue, harnessIssue, parseToolResult } from "./plugins/check-results.ts";
 export * from "./plugins/instrument.ts";
 export {
@@ -70,9 +70,9 @@ export {
 } from "./views/describe-permissions.ts";
 export { compareProvenance, describeProvenance } from "./views/describe-provenance.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
-export type * from "./views/plugins.ts";
 export { formatHeldFlags } from "./views/held-upgrade.ts";
 export { findPackageSource } from "./views/package-source.ts";
+export type * from "./views/plugins.ts";
 export { selectRollback } from "./views/rollback.ts";
 export { isPartError, toLeftOut } from "./views/unusable-parts.ts";
 export {

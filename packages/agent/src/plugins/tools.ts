@@ -6,12 +6,13 @@ import {
   type ContentBlock,
   type IdSource,
   isContent,
+  isObject,
   type Json,
   type JsonObject,
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
-  RISKS,
+  kernelToolProblem,
   TOOL_BRIEF_LENGTH,
   TOOL_ERROR_KINDS,
   type ToolReturn,
@@ -21,8 +22,6 @@ import { snapshot } from "@backplane/session";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
 import { withTimeout } from "./with-timeout.ts";
-
-const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
 export interface ToolDeps {
   clock: Clock;
@@ -163,25 +162,26 @@ function buildIdentity(instance: Instance, spec: KernelToolSpec, legacy: boolean
 }
 
 function checkSpec(tool: KernelToolSpec): KernelToolSpec {
-  const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
+  const { name, description, requires_approval, effect_class, timeout_ms } = tool;
   const { risk, category, deferred, recoverable } = tool;
-  if (typeof name !== "string" || !TOOL_NAME.test(name)) {
-    throw invalid(`${JSON.stringify(name)} is not a valid tool name: use 1 to 64 letters, digits, _ and -`);
-  }
-  if (typeof description !== "string") throw invalid(`tool ${name} has no description`);
-  const schema = snapshot(parameters) as JsonObject;
-  if (schema.type !== "object")
-    throw invalid(`the parameters of tool ${name} are not a JSON Schema of an object`);
-  if (timeout_ms !== undefined && !(timeout_ms > 0))
-    throw invalid(`timeout_ms of tool ${name} is not a positive number`);
-  if (risk !== undefined && !RISKS.includes(risk))
-    throw invalid(`the risk of tool ${name} is not one of ${RISKS.join(", ")}`);
-  if (category !== undefined && (typeof category !== "string" || category === "" || category.length > 64))
-    throw invalid(`the category of tool ${name} is not a string of 1 to 64 characters`);
+  const parameters = isObject(tool.parameters) ? (snapshot(tool.parameters) as JsonObject) : tool.parameters;
+  const problem = kernelToolProblem({
+    name,
+    description,
+    parameters,
+    requires_approval,
+    effect_class,
+    timeout_ms,
+    risk,
+    category,
+    deferred,
+    recoverable,
+  });
+  if (problem !== null) throw invalid(problem);
   return {
     name,
     description,
-    parameters: schema,
+    parameters,
     ...(requires_approval === undefined ? {} : { requires_approval }),
     ...(effect_class === undefined ? {} : { effect_class }),
     ...(recoverable === true ? { recoverable } : {}),

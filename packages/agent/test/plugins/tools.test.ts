@@ -100,6 +100,11 @@ test("registers tools only for tool plugins, once per name, with a valid name an
     tool("a", { description: undefined as never }),
     tool("a", { run: undefined as never }),
     tool("a", { timeout_ms: 0 }),
+    tool("a", { timeout_ms: "500" as never }),
+    tool("a", { effect_class: "readonly" as never }),
+    tool("a", { risk: "none" as never }),
+    tool("a", { category: "" }),
+    tool("a", { requires_approval: "yes" as never }),
   ]) {
     expect(await codeOfRejected(holder.ctx.registerTool(bad))).toMatch(/^(plugin|request)\.invalid$/);
   }

@@ -1,10 +1,12 @@
 /** Checks a kernel plugin, for authors, the module host and inline loading. */
 import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
+import { EFFECT_CLASSES, RISKS } from "../vocabulary/vocabulary.ts";
 
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const OPTIONAL_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
 const ID_FIELDS = ["providerId", "strategyId", "adapterId"] as const;
+const MAX_CATEGORY_LENGTH = 64;
 const HTTP_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /** Kebab-case, at most 64 characters. */
@@ -46,6 +48,42 @@ export function kernelPluginProblem(
   if (value.configSchema !== undefined && !isRecord(value.configSchema))
     return "configSchema is not a JSON Schema";
   return toolProblem(value) ?? routesProblem(value) ?? declarationProblem(value, declaration);
+}
+
+/**
+ * Describes the problem of a registered tool in one clause; null if there is none. An unknown value is never ignored:
+ * the risk of a call, the rights of guests and recovery after a crash depend on these fields.
+ */
+export function kernelToolProblem(spec: unknown): string | null {
+  if (!isRecord(spec)) return "the tool is not an object";
+  const { name, description, parameters, effect_class, risk, category, timeout_ms } = spec;
+  if (typeof name !== "string" || !TOOL_NAME.test(name))
+    return `${formatValue(name)} is not a valid tool name: use 1 to 64 letters, digits, _ and -`;
+  if (typeof description !== "string") return `tool ${name} has no description`;
+  if (!isRecord(parameters) || parameters.type !== "object")
+    return `the parameters of tool ${name} are not a JSON Schema of an object`;
+  if (effect_class !== undefined && !(EFFECT_CLASSES as readonly unknown[]).includes(effect_class)) {
+    return `the effect_class ${formatValue(effect_class)} of tool ${name} is not one of ${EFFECT_CLASSES.join(", ")}`;
+  }
+  if (risk !== undefined && !(RISKS as readonly unknown[]).includes(risk))
+    return `the risk ${formatValue(risk)} of tool ${name} is not one of ${RISKS.join(", ")}`;
+  if (category !== undefined && !isCategory(category))
+    return `the category of tool ${name} is not a string of 1 to ${MAX_CATEGORY_LENGTH} characters`;
+  if (timeout_ms !== undefined && !isTimeout(timeout_ms))
+    return `timeout_ms of tool ${name} is not a positive number`;
+  for (const flag of ["requires_approval", "recoverable", "deferred"] as const) {
+    if (spec[flag] !== undefined && typeof spec[flag] !== "boolean")
+      return `${flag} of tool ${name} is neither true nor false`;
+  }
+  return null;
+}
+
+function isCategory(value: unknown): boolean {
+  return typeof value === "string" && value !== "" && value.length <= MAX_CATEGORY_LENGTH;
+}
+
+function isTimeout(value: unknown): boolean {
+  return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY;
 }
 
 function declarationProblem(

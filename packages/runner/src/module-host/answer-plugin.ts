@@ -3,15 +3,16 @@
  * of the parameters are checked, and stack traces of the gateway are not returned.
  */
 import {
+  BackplaneError,
   isObject,
   type JsonObject,
+  KERNEL_TOOL_FIELDS,
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
+  kernelToolProblem,
   type ModuleContextMethods,
   type PluginLogLevel,
-  RISKS,
-  type Risk,
   RPC_ERRORS,
   serializeError,
   THROWN_ERROR,
@@ -109,24 +110,14 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
 }
 
 function readSpec(value: JsonObject): KernelToolSpec {
-  const spec: KernelToolSpec = {
-    name: requireText(value, "name"),
-    description: requireText(value, "description"),
-    parameters: requireObject(value, "parameters"),
-  };
-  if (value.requires_approval !== undefined) spec.requires_approval = value.requires_approval === true;
-  if (value.recoverable !== undefined) spec.recoverable = value.recoverable === true;
-  if (typeof value.timeout_ms === "number") spec.timeout_ms = value.timeout_ms;
-  if (typeof value.effect_class === "string") {
-    spec.effect_class = value.effect_class as NonNullable<KernelToolSpec["effect_class"]>;
+  const problem = kernelToolProblem(value);
+  if (problem !== null) {
+    throw new BackplaneError("plugin.invalid", problem, {
+      fix: "Correct the tool that the plugin registers.",
+    });
   }
-  if (value.risk !== undefined) {
-    if (!RISKS.includes(value.risk as Risk)) throw invalid("risk");
-    spec.risk = value.risk as Risk;
-  }
-  if (value.category !== undefined) spec.category = requireText(value, "category");
-  if (value.deferred !== undefined) spec.deferred = value.deferred === true;
-  return spec;
+  const fields = KERNEL_TOOL_FIELDS.filter((field) => value[field] !== undefined);
+  return Object.fromEntries(fields.map((field) => [field, value[field]])) as unknown as KernelToolSpec;
 }
 
 function requireText(params: Params, name: string): string {

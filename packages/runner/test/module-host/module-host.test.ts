@@ -208,8 +208,40 @@ test("rejects requests with wrong parameter types", async () => {
     "The parameter payload has the wrong type.",
     "The parameter session_id has the wrong type.",
     "The parameter args has the wrong type.",
-    "The parameter parameters has the wrong type.",
+    "the parameters of tool t are not a JSON Schema of an object",
   ]);
+});
+
+test("rejects a tool with an unknown value and names the allowed ones", async () => {
+  const loaded = await createHost().start(
+    writeEntry(`async onEvent(event, ctx) {
+      const tool = { name: "t", description: "d", parameters: { type: "object" }, run() {} };
+      const answers = [];
+      for (const fields of event.payload.tools) {
+        answers.push(await ctx.registerTool({ ...tool, ...fields }).then(() => "registered", (error) => error.message));
+      }
+      await ctx.emit("x.probe.answers", { answers }, event);
+    }`),
+    NO_NETWORK,
+  );
+  const run = await loadPlugin(loaded.plugin);
+  const tools = [
+    { effect_class: "readonly" },
+    { effect_class: 7 },
+    { requires_approval: "yes" },
+    { timeout_ms: "500" },
+    { name: "t", effect_class: "read_only", requires_approval: true, timeout_ms: 500, risk: "low" },
+  ];
+  await run.event("x.probe.b", { tools });
+  const allowed = "of tool t is not one of read_only, idempotent_write, non_idempotent_write, unknown";
+  expect(run.emitted[0]!.payload.answers).toEqual([
+    `the effect_class "readonly" ${allowed}`,
+    `the effect_class (number) ${allowed}`,
+    "requires_approval of tool t is neither true nor false",
+    "timeout_ms of tool t is not a positive number",
+    "registered",
+  ]);
+  expect(run.tools.get("t")).toMatchObject(tools[4]!);
 });
 
 test("exits when the gateway closes the pipe", async () => {
