@@ -4,7 +4,13 @@
  * not repeated (sec.provider-egress): a failure that the server reported gets a message of our own, with the status and a
  * known code. `redact` removes configured secrets from a message.
  */
-import { isSecretConfigKey, type Json, type LlmFailure, sanitizeText } from "@backplane/contract";
+import {
+  isSecretConfigKey,
+  type Json,
+  type LlmFailure,
+  sanitizeText,
+  specificFix,
+} from "@backplane/contract";
 
 const MAX_MESSAGE_LENGTH = 2_000;
 const MAX_LOGGED_LENGTH = 500;
@@ -79,7 +85,7 @@ export function classifyFailure(error: unknown): LlmFailure {
   if (isReported(thrown)) {
     return { kind: "other", message: `The provider reported an error${codeIn(thrown)}.` };
   }
-  return { kind: "other", message: messageOf(error) };
+  return { kind: "other", message: messageWithFix(error) };
 }
 
 const CONNECTION_MESSAGES = {
@@ -95,12 +101,24 @@ function findOwnFailure(error: unknown): LlmFailure | null {
     const fields = fieldsOf(current);
     if (isFailure(fields.failure)) return fields.failure;
     // The outermost error is skipped, because a vendor's SDK copies the code of the response there.
-    if (depth > 0 && fields.name === "BackplaneError" && fields.code === "policy.denied") {
-      return { kind: "other", message: messageOf(current) };
-    }
+    if (depth > 0 && isRefusal(fields)) return { kind: "other", message: messageWithFix(current) };
     current = fields.cause;
   }
   return null;
+}
+
+function isRefusal({ name, code }: Record<string, unknown>): boolean {
+  return name === "BackplaneError" && code === "policy.denied";
+}
+
+/** A failure has only a message, so the fix of a refusal becomes a part of it. */
+function messageWithFix(error: unknown): string {
+  const fields = fieldsOf(error);
+  const fix =
+    isRefusal(fields) && typeof fields.fix === "string"
+      ? specificFix({ code: "policy.denied", fix: fields.fix })
+      : undefined;
+  return fix === undefined ? messageOf(error) : `${messageOf(error)} ${fix}`;
 }
 
 /** The SDKs keep the body of the response as `error`. */

@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { classifyFailure, LlmCallError, VENDOR_TRANSPORT } from "../../src/kernel/index.ts";
@@ -80,6 +81,11 @@ verifies(
     const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });
     expect(classifyFailure(wrap(own_failure))).toEqual({ kind: "other", message: "it redirects" });
     expect(classifyFailure(wrap(refusal))).toEqual({ kind: "other", message: "not there" });
+    const with_fix = new BackplaneError("policy.denied", "Not there.", { fix: "Allow it." });
+    for (const error of [with_fix, wrap(with_fix)])
+      expect(classifyFailure(error)).toEqual({ kind: "other", message: "Not there. Allow it." });
+    const without_fix = new BackplaneError("policy.denied", "Not there.");
+    expect(classifyFailure(wrap(without_fix)).message).toBe("Not there.");
   },
 );
 

@@ -54,7 +54,7 @@ export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
         isAllowedByOperator(allowedBy(opened), formatDestination(destination))
       )
         return null;
-      return refusal(destination, "address.literal");
+      return refusal(destination, "address.literal", undefined, rules.fix);
     },
   };
 }
@@ -69,10 +69,9 @@ function refusal(
   fixOf: (destination: string) => string = providerFix,
 ): BackplaneError {
   const name = formatDestination(destination);
-  const fix = fixOf(name);
   return new BackplaneError(
     "policy.denied",
-    `The gateway does not connect to ${name}. ${describeRefusal(reason, detail)} ${fix}`,
-    { fix, details: { reason, destination: name } },
+    `The gateway does not connect to ${name}. ${describeRefusal(reason, detail)}`,
+    { fix: fixOf(name), details: { reason, destination: name } },
   );
 }
