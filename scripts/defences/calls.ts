@@ -59,6 +59,14 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },
   {
+    defence: "prewarmed processes start without the secrets of a call",
+    file: `${RUNNER}/pool/prewarmed.ts`,
+    from: "request: withoutCallData(request),",
+    to: "request,",
+    tests: ["packages/runner/test/pool/prewarmed.test.ts"],
+    only: "that caused them",
+  },
+  {
     defence: "prewarmed processes stop with their binding",
     file: `${RUNNER}/pool/pool.ts`,
     from: "this.#prewarmed.retire(binding_id, keep_pool_key);",
