@@ -65,8 +65,8 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "packages: gateway tokens are credentials",
     file: "packages/supply/src/credentials/scan-credentials.ts",
-    from: "|AIza|bpk_|vai_dlg_/",
-    to: "|AIza/",
+    from: "|AIza|${TOKEN_PREFIX_SOURCE}`",
+    to: "|AIza`",
     tests: PACK_TESTS,
   },
   {

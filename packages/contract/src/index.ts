@@ -39,6 +39,7 @@ export * from "./values/content-block.ts";
 export { definedFields } from "./values/defined-fields.ts";
 export { editedVersion, manifestVersion } from "./values/edited-version.ts";
 export { eventText } from "./values/event-text.ts";
+export { TOKEN_PREFIX_SOURCE, TOKEN_PREFIXES } from "./values/gateway-tokens.ts";
 export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";

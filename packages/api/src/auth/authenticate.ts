@@ -5,7 +5,7 @@
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, TOKEN_PREFIXES } from "@backplane/contract";
 import { OrgIdSchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { type Caller, type Kernel, withChannel } from "@backplane/ports";
 import { checkRequest } from "../requests/check-request.ts";
@@ -54,7 +54,8 @@ export function createAuthenticator(deps: {
       if (header === undefined) return authenticateByCookie(headers, mutating);
       if (verified.matches(header)) return adminCallerFor(headers);
       const token = bearerToken(header);
-      if (token.startsWith("bpk_") || token.startsWith("vai_dlg_")) return authenticateByKey(headers, token);
+      if (token.startsWith(TOKEN_PREFIXES.key) || token.startsWith(TOKEN_PREFIXES.delegation))
+        return authenticateByKey(headers, token);
       if (!timingSafeEqual(hash("sha256", token, "buffer"), expected))
         throw new BackplaneError("auth.invalid");
       verified.remember(header);

@@ -1,3 +1,5 @@
+import { TOKEN_PREFIX_SOURCE } from "@backplane/contract";
+
 /**
  * Formats a change to a file as a diff. Null means that the file does not exist. Keys are masked, because the output
  * may end up in a log.
@@ -32,6 +34,9 @@ function formatRange(start: number, count: number): string {
   return `${count === 0 ? start : start + 1},${count}`;
 }
 
+/** A person may have written the admin token into the file. */
+const TOKEN = new RegExp(`(${TOKEN_PREFIX_SOURCE})[A-Za-z0-9_-]+`, "g");
+
 function maskKeys(line: string): string {
-  return line.replaceAll(/bpk_[A-Za-z0-9_-]+/g, "bpk_…");
+  return line.replaceAll(TOKEN, (_token, prefix: string) => `${prefix}…`);
 }

@@ -282,6 +282,11 @@ test("recognizes an entry as written by `client connect` only if it has a gatewa
   for (const entry of other_entries) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
 });
 
+test("masks the admin token and delegated tokens in a diff too", () => {
+  const diff = formatDiff("/c", "Bearer bpa_secret\n", "Bearer vai_dlg_secret\n");
+  expect(diff).toBe("--- /c\n+++ /c\n@@ -1,1 +1,1 @@\n-Bearer bpa_…\n+Bearer vai_dlg_…");
+});
+
 test("formats the changed lines as a diff and masks keys", () => {
   expect(formatDiff("/c", "a\nb\nc\n", "a\nBearer bpk_secret\nc\n")).toBe(
     "--- /c\n+++ /c\n@@ -2,1 +2,1 @@\n-b\n+Bearer bpk_…",

@@ -3,6 +3,7 @@
  * table says how far the search may skip (Wu and Manber). A comparison that reaches MAX_COMPARED characters is a match,
  * and the search continues behind a longer match, so the cost is bounded by the length of the text.
  */
+import { findTokens } from "./gateway-tokens.ts";
 import type { Json } from "./json.ts";
 import { encodingsOf, MIN_SECRET_LENGTH } from "./secret-encodings.ts";
 
@@ -11,8 +12,6 @@ export const REDACTED = "[redacted]";
 const MAX_COMPARED = 64;
 const WINDOW = 8;
 const TABLE_SIZE = 2048;
-const TOKEN_PREFIX = "vai_dlg_";
-const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20,}/g;
 
 /** A range of positions; `to` is exclusive. */
 export type TextRange = [from: number, to: number];
@@ -87,13 +86,14 @@ function createFinder(needles: readonly string[]): (text: string) => TextRange[]
       // again.
       at += length > MAX_COMPARED ? length : 1;
     }
-    return text.includes(TOKEN_PREFIX) ? addTokens(ranges, text) : ranges;
+    return addTokens(ranges, text);
   };
 }
 
-/** Delegated tokens are recognized by their format, so that tokens of other calls are redacted as well. */
-function addTokens(ranges: readonly TextRange[], text: string): TextRange[] {
-  const tokens = [...text.matchAll(TOKEN)].map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
+/** Tokens of the gateway are recognized by their format, so that tokens of other calls are redacted as well. */
+function addTokens(ranges: TextRange[], text: string): TextRange[] {
+  const tokens = findTokens(text).map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
+  if (tokens.length === 0) return ranges;
   const merged: TextRange[] = [];
   for (const [from, to] of [...ranges, ...tokens].toSorted((a, b) => a[0] - b[0])) addRange(merged, from, to);
   return merged;

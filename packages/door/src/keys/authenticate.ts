@@ -4,13 +4,18 @@
  */
 
 import { timingSafeEqual } from "node:crypto";
-import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from "@backplane/contract";
+import {
+  BackplaneError,
+  type DelegationScope,
+  isTerminal,
+  type KeyScope,
+  TOKEN_PREFIXES,
+} from "@backplane/contract";
 import type { Caller, InvocationRow, KernelDeps } from "@backplane/ports";
 import { tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
 import { callIdsOf } from "../calls/call-ids.ts";
 import type { LiveCalls } from "../calls/live-calls.ts";
-import { DELEGATION_PREFIX } from "./mint-delegation.ts";
 
 export async function authenticate(
   deps: KernelDeps,
@@ -20,7 +25,7 @@ export async function authenticate(
   proof?: string,
 ): Promise<Caller> {
   const hash = tokenHash(token);
-  if (!token.startsWith(DELEGATION_PREFIX)) return await authenticateKey(deps, hash);
+  if (!token.startsWith(TOKEN_PREFIXES.delegation)) return await authenticateKey(deps, hash);
   const caller = await authenticateDelegation(deps, live, hash, proof);
   // The token must not outlive the key behind its call.
   if ((await authority.findRevocation(caller)) !== null) throw new BackplaneError("auth.invalid");

@@ -1,6 +1,12 @@
 /** API keys: shown once, stored as hashes. A key can create only keys with no more rights than it has itself. */
 
-import { type ApiKey, BackplaneError, type JsonObject, type KeyCreate } from "@backplane/contract";
+import {
+  type ApiKey,
+  BackplaneError,
+  type JsonObject,
+  type KeyCreate,
+  TOKEN_PREFIXES,
+} from "@backplane/contract";
 import {
   buildAudit,
   type Caller,
@@ -16,8 +22,6 @@ import type { Authority } from "../authority/authority.ts";
 import type { LiveCalls } from "../calls/live-calls.ts";
 import { profileNameOf } from "../catalog/defer-tools.ts";
 import { authenticate } from "./authenticate.ts";
-
-const KEY_PREFIX = "bpk_";
 
 interface KeyFilter {
   project?: string;
@@ -37,14 +41,14 @@ export function createKeys(
     refuseEscalation(caller, body, "create");
     await requireProfiles(scope, body.tools ?? []);
     const llm = await checkLlmLimits(caller, body.llm);
-    const token = KEY_PREFIX + randomToken(deps);
+    const token = TOKEN_PREFIXES.key + randomToken(deps);
     const key: ApiKey = {
       id: deps.ids.next("key"),
       name: body.name,
       ...scope,
       role: body.role,
       scopes: [...new Set(body.scopes)],
-      prefix: token.slice(0, KEY_PREFIX.length + 4),
+      prefix: token.slice(0, TOKEN_PREFIXES.key.length + 4),
       created_at: new Date(deps.clock.now()).toISOString(),
       expires_at: body.expires_at ?? caller.expires_at ?? null,
       revoked_at: null,

@@ -3,11 +3,10 @@
  * settles. A call gets one only if it was granted a scope of the gateway's API.
  */
 
-import type { Grant } from "@backplane/contract";
+import { type Grant, TOKEN_PREFIXES } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, NewDelegation } from "@backplane/ports";
 import { randomToken, tokenHash } from "@backplane/registry";
 
-export const DELEGATION_PREFIX = "vai_dlg_";
 /** The plugin may still be using the gateway's API when its deadline passes. */
 const GRACE_MS = 5_000;
 
@@ -20,7 +19,7 @@ export function mintDelegation(
 ): { token: string; delegation: NewDelegation } | null {
   const scopes = grant.gateway_api_scopes;
   if (scopes.length === 0) return null;
-  const token = DELEGATION_PREFIX + randomToken(deps);
+  const token = TOKEN_PREFIXES.delegation + randomToken(deps);
   return {
     token,
     delegation: {

@@ -19,7 +19,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { BackplaneError, diskFault } from "@backplane/contract";
+import { BackplaneError, diskFault, TOKEN_PREFIXES } from "@backplane/contract";
 import { type HomeProblem, secureHome } from "./home-access.ts";
 
 export interface Home {
@@ -46,7 +46,7 @@ export function openHome(dir: string): Home {
   const admin_token_file = join(dir, "admin.token");
   const admin_token = readOrCreate(
     admin_token_file,
-    () => `bpa_${randomBytes(32).toString("base64url")}\n`,
+    () => `${TOKEN_PREFIXES.admin}${randomBytes(32).toString("base64url")}\n`,
   ).trim();
   if (admin_token.length < 20) {
     throw new BackplaneError("config.invalid", `${admin_token_file} does not contain a valid token.`, {

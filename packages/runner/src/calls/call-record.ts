@@ -8,7 +8,7 @@ import {
 } from "@backplane/contract";
 import { addDistinct, REFUSAL_REASONS, type Refusal } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
-import { createCallRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
+import { createCallRedactor, GATEWAY_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
 
 /** Keeps the first distinct refusals in full and counts all of them. */
 export class CallRefusals {
@@ -55,7 +55,7 @@ function recordOf({
 
 /** Removes delegation tokens of every call, because a shared process has received the tokens of all its calls. */
 function withoutToken(text: string): string {
-  return text.replace(DELEGATION_TOKEN, REDACTED);
+  return text.replace(GATEWAY_TOKEN, REDACTED);
 }
 
 /**
@@ -71,5 +71,5 @@ export function readStderrTail(worker: Worker, from: number, context: Invocation
   while (start < 3 && start < bytes.length && (bytes[start]! & 0xc0) === 0x80) start++;
   const text = bytes.toString("utf8", start);
   const redactor = createCallRedactor([...secretsOf(context), ...worker.recent_secrets]);
-  return redactor.excerpt(text).replace(DELEGATION_TOKEN, REDACTED);
+  return redactor.excerpt(text).replace(GATEWAY_TOKEN, REDACTED);
 }

@@ -3,7 +3,7 @@ import { BackplaneError, REDACTED, specificFix } from "@backplane/contract";
 import { formatDestination } from "../egress/destinations/destination.ts";
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
-import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
+import { GATEWAY_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 
 const MAX_LISTED = 3;
 
@@ -18,7 +18,7 @@ export function explainRefusals(
   const nameOf = (refusal: Refusal) =>
     redactor
       .text(formatDestination(refusal, refusal.reason === "direct.lookup" ? refusal.port : 0))
-      .replace(DELEGATION_TOKEN, REDACTED);
+      .replace(GATEWAY_TOKEN, REDACTED);
   const by_destination = new Map(refusals.early.map((refusal) => [nameOf(refusal), refusal]));
   const [first] = by_destination;
   if (first === undefined) return error;

@@ -7,7 +7,7 @@
 import { REDACTED } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import { addDistinct, type Refusal } from "../egress/destinations/refusals.ts";
-import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
+import { GATEWAY_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { ActiveCall } from "./worker.ts";
 
@@ -37,7 +37,7 @@ export class WorkerRefusals {
     if (++this.#logged > MAX_EARLY) return;
     const { binding_id, package_id } = this.#subject;
     const clean = refusalRedactor(this.#secrets).json({ ...refusal });
-    const host = clean.host.replace(DELEGATION_TOKEN, REDACTED);
+    const host = clean.host.replace(GATEWAY_TOKEN, REDACTED);
     this.#log.info(
       { binding_id, package_id, host, port: clean.port, reason: clean.reason },
       "egress refused",

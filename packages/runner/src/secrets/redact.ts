@@ -2,10 +2,13 @@
  * Redacts the secrets of a request from everything that leaves the runner: results, events, errors, stderr. The
  * contract defines how secrets are found, because the kernel redacts once more before it records anything.
  */
-import { createRedactor, type InvocationContext, type Json } from "@backplane/contract";
+import { createRedactor, type InvocationContext, type Json, TOKEN_PREFIX_SOURCE } from "@backplane/contract";
 
-/** Matches the tokens of all calls that the process served. */
-export const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/gi;
+/**
+ * Matches tokens of the gateway, among them those of all calls that the process served. Host names are in lower case,
+ * and a token may be followed by a domain, so even a part of a token is removed.
+ */
+export const GATEWAY_TOKEN = new RegExp(`${TOKEN_PREFIX_SOURCE}[A-Za-z0-9_.-]+`, "gi");
 
 export interface CallRedactor {
   /** False if there is nothing to redact, so that callers can skip the work. */

@@ -46,3 +46,10 @@ test("redacts tokens from a record, including those of other calls on the same p
   const record = refusals.record(() => [])!;
   expect(record.refusals[0]).toMatchObject({ host: "[redacted]", detail: "GET /?t=[redacted] HTTP/1.1" });
 });
+
+test.for(["bpa_", "bpk_"])("redacts a token with the prefix %s from a record", (prefix) => {
+  const refusals = new CallRefusals();
+  refusals.add(createRefusal(`${prefix}abc.evil.test`, `GET /?t=${prefix}AbC-_9 HTTP/1.1`), true);
+  const record = refusals.record(() => [])!;
+  expect(record.refusals[0]).toMatchObject({ host: "[redacted]", detail: "GET /?t=[redacted] HTTP/1.1" });
+});

@@ -3,7 +3,7 @@
  * well-known token formats in the content. A false positive costs one line in .vaiignore, a false negative a leaked
  * key.
  */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, TOKEN_PREFIX_SOURCE } from "@backplane/contract";
 import type { FileScan } from "../archive/tree-writer.ts";
 
 interface NameRule {
@@ -43,7 +43,7 @@ const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   },
   {
     // The character before the token may be the letter of an escaped line break.
-    pattern: /(?:\b|\\[nrt])(?:bpk_|vai_dlg_)[A-Za-z0-9_-]{20}/,
+    pattern: new RegExp(`(?:\\b|\\\\[nrt])${TOKEN_PREFIX_SOURCE}[A-Za-z0-9_-]{20}`),
     why: "it contains a token of a Backplane gateway",
   },
   { pattern: /\b(AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}\b/, why: "it contains an AWS access key" },
@@ -67,8 +67,9 @@ const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
 ];
 
 /** Every match of a pattern above contains one of these. Searching for them first is several times faster. */
-const ANCHOR =
-  /PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\.slack\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza|bpk_|vai_dlg_/;
+const ANCHOR = new RegExp(
+  `PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\\.slack\\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza|${TOKEN_PREFIX_SOURCE}`,
+);
 
 interface CredentialScan extends FileScan {
   /** Why this file must not be packed, or null. */

@@ -195,6 +195,7 @@ describe("refuses a file that looks like a credential:", () => {
     ["g.py", `t = "AIza${"S"}${"yA".repeat(17)}"`, "it contains a Google API key"],
     ["h.ts", `const key = "bpk${"_"}${"a1B2".repeat(8)}";`, "it contains a token of a Backplane gateway"],
     ["i.ts", `"A=1\\nB=vai_dlg${"_"}${"a1B2".repeat(8)}"`, "it contains a token of a Backplane gateway"],
+    ["admin.txt", `bpa${"_"}${"a1B2".repeat(8)}`, "it contains a token of a Backplane gateway"],
     ["j.json", `"A\\nbpk${"_"}${"a1B2".repeat(8)}"`, "it contains a token of a Backplane gateway"],
     [
       "project-1234-abcdef.json",
