@@ -11,8 +11,15 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: an author's error is not a crash",
     file: FAILURE,
-    from: '? "failed" : "internal"',
-    to: '? "crashed" : "internal"',
+    from: 'code === "plugin_retryable") return "failed";',
+    to: 'code === "plugin_retryable") return "crashed";',
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    defence: "content: a refusal is not a fault of the gateway",
+    file: FAILURE,
+    from: 'if (family !== "refusal") return "internal";',
+    to: 'return "internal";',
     tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
   },
   {

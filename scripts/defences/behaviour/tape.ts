@@ -332,8 +332,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "outcome: a refused call is a tool.error",
     file: FAILURE,
-    from: 'REJECTED.has(code) || code.startsWith("approval.") || code.startsWith("policy.")',
-    to: 'REJECTED.has(code) || code.startsWith("approval.")',
+    from: '["approval.", "authority.", "policy."]',
+    to: '["approval.", "authority."]',
     tests: OUTCOME_TESTS,
   },
   {

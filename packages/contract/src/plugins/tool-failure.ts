@@ -7,7 +7,7 @@ import { ERROR_CODES, isErrorCode } from "../errors/error-codes.ts";
 import type { InvocationError, ToolFailure } from "../schema/invocation.ts";
 import { isObject, type Json } from "../values/json.ts";
 import { sanitizeText } from "../values/sanitize-text.ts";
-import type { TerminalStatus, ToolErrorKind } from "../vocabulary/vocabulary.ts";
+import type { TerminalStatus } from "../vocabulary/vocabulary.ts";
 
 const FAILURE_LIMITS = { stderr_chars: 2_000, code_chars: 200 } as const;
 
@@ -53,11 +53,17 @@ export function failureNote({ kind, code, plugin_code, retryable, stderr }: Tool
 export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
   if (code === "input.invalid") return "validation";
   if (code === "export.not_found" || code === "binding.not_found") return "not_found";
-  return REJECTED.has(code) || code.startsWith("approval.") || code.startsWith("policy.") ? "rejected" : null;
+  if (code.endsWith("not_found")) return null;
+  const is_rejected = REJECTED.has(code) || REJECTED_FAMILIES.some((family) => code.startsWith(family));
+  return is_rejected ? "rejected" : null;
 }
 
+const REJECTED_FAMILIES: readonly string[] = ["approval.", "authority.", "policy."];
 const REJECTED: ReadonlySet<string> = new Set([
   "binding.not_active",
+  "package.corrupt",
+  "package.files_missing",
+  "sign_in.needed",
   "sandbox.unavailable",
   "target.host_forbidden",
   "tool.load_failed",
@@ -67,11 +73,24 @@ const REJECTED: ReadonlySet<string> = new Set([
   "gateway_stopping",
 ]);
 
-function errorKind(code: string): ToolErrorKind {
+/** The kind of an error that may also occur while the tool runs, for example in a request that the tool makes. */
+function errorKind(code: string): ToolFailure["kind"] {
   if (code === "timeout" || code === "crashed") return code;
-  if (code === "cancelled") return "rejected";
-  return code === "plugin_failed" || code === "plugin_retryable" ? "failed" : "internal";
+  if (code === "plugin_failed" || code === "plugin_retryable") return "failed";
+  if (!isErrorCode(code)) return "internal";
+  const { family, http } = ERROR_CODES[code];
+  if (family !== "refusal") return "internal";
+  if (code.endsWith("not_found")) return "not_found";
+  // 502 reports that another server failed, such as that of a model provider: nothing was refused.
+  if (http === 502) return "internal";
+  return INVALID_REQUEST.has(code) ? "validation" : "rejected";
 }
+
+const INVALID_REQUEST: ReadonlySet<string> = new Set([
+  "request.invalid",
+  "request.not_json",
+  "request.too_large",
+]);
 
 function isTemporary(code: string): boolean {
   return code !== "plugin_failed" && isErrorCode(code) && ERROR_CODES[code].retryable;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { failureNote, toolFailureOf } from "../../src/plugins/tool-failure.ts";
+import { ERROR_CODES, type ErrorCode } from "../../src/errors/error-codes.ts";
+import { failureNote, refusalKind, toolFailureOf } from "../../src/plugins/tool-failure.ts";
 
 const failed_call = { status: "failed" as const, result: null, error: null, stderr_tail: null };
 const failedWith = (code: string, details = {}) => ({
@@ -35,6 +36,60 @@ test.for([
   ["malformed_response", "internal"],
 ])("gives the code %s the kind %s", ([code, kind]) => {
   expect(toolFailureOf(failedWith(code!))?.kind).toBe(kind);
+});
+
+const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
+const kindOf = (code: string) => toolFailureOf(failedWith(code))?.kind;
+const codesOfKind = (kind: string) => CODES.filter((code) => kindOf(code) === kind);
+
+test("gives no refusal the kind of a fault of the gateway", () => {
+  const internal = codesOfKind("internal");
+  // In these, another server failed; the gateway refused nothing.
+  expect(internal.filter((code) => ERROR_CODES[code].family === "refusal")).toEqual(
+    CODES.filter(
+      (code) =>
+        ERROR_CODES[code].family === "refusal" &&
+        ERROR_CODES[code].http === 502 &&
+        !code.endsWith("not_found"),
+    ),
+  );
+  expect(internal).toContain("llm.failed");
+  expect(kindOf("code.of.a.later.version")).toBe("internal");
+});
+
+test("gives only refusals the kinds of a refusal", () => {
+  for (const kind of ["rejected", "not_found", "validation"])
+    for (const code of codesOfKind(kind)) expect(ERROR_CODES[code].family, code).toBe("refusal");
+  expect(codesOfKind("not_found").filter((code) => !code.endsWith("not_found"))).toEqual([]);
+  expect(CODES.filter((code) => code.endsWith("not_found") && kindOf(code) !== "not_found")).toEqual([]);
+  expect(codesOfKind("validation").toSorted()).toEqual([
+    "input.invalid",
+    "request.invalid",
+    "request.not_json",
+    "request.too_large",
+  ]);
+});
+
+test.for([
+  "authority.",
+  "approval.",
+  "auth.",
+  "policy.",
+  "signature.",
+  "session.",
+  "sign_in.needed",
+  "gateway_",
+])("gives %s the kind rejected", (family) => {
+  const codes = CODES.filter((code) => code.startsWith(family) && !code.endsWith("not_found"));
+  expect(codes).not.toEqual([]);
+  expect(codes.filter((code) => kindOf(code) !== "rejected")).toEqual([]);
+});
+
+test("knows the refusals of a call before its tool runs", () => {
+  const revoked = CODES.filter((code) => code.startsWith("authority."));
+  expect(revoked.map(refusalKind)).toEqual(revoked.map(() => "rejected"));
+  for (const code of CODES)
+    if (refusalKind(code) !== null) expect(kindOf(code), code).toBe(refusalKind(code));
 });
 
 verifies("content.errors", "bounds the stderr excerpt and removes control characters", () => {
