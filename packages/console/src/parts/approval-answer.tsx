@@ -1,18 +1,11 @@
 /**
- * The answer to identical calls that await approval, beside the conversation that made them. Each answer carries the
- * digest of what is shown. If the risk is high, the focus starts on Reject: a habitual Enter must not approve.
+ * The answer to identical calls that await approval, beside the conversation that made them. If the risk is high, the
+ * focus starts on Reject: a habitual Enter must not approve.
  */
-import {
-  type AnswerCoverage,
-  type Approval,
-  type ApprovalResponse,
-  codeOf,
-  compareRisk,
-} from "@backplane/contract";
+import { type AnswerCoverage, type Approval, type ApprovalResponse, compareRisk } from "@backplane/contract";
 import { Button, Menu, Textarea } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import { useServices } from "../api/services.ts";
+import { useAnswerApprovals } from "./answer-approvals.ts";
 import { Icon } from "./icon.tsx";
 import { JsonView } from "./json-view.tsx";
 import layout from "./layout.module.css";
@@ -20,7 +13,6 @@ import styles from "./parts.module.css";
 import { asSentence } from "./sentence.ts";
 import { useNow } from "./time.tsx";
 import { countdownText, exactTime } from "./time-text.ts";
-import { useToast } from "./toast.tsx";
 
 const SOON_MS = 60_000;
 
@@ -32,8 +24,6 @@ export interface ApprovalAnswerFormProps {
 
 export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerFormProps) {
   const [first] = approvals;
-  const { client, queries } = useServices();
-  const toast = useToast();
   const remaining_ms = Date.parse(first.expires_at) - useNow(1_000);
   const [feedback, setFeedback] = useState("");
   const is_high_risk = compareRisk(first.risk, "high") >= 0;
@@ -42,32 +32,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
     if (canMoveFocus()) focused_button.current?.focus({ preventScroll: true });
   }, []);
   const times = approvals.length > 1 ? ` ×${approvals.length}` : "";
-  const answer = useMutation({
-    mutationFn: async ({ response, covers }: { response: ApprovalResponse; covers?: AnswerCoverage }) => {
-      const feedback_field = feedback.trim() === "" ? {} : { feedback: feedback.trim() };
-      for (const [index, { id, digest }] of approvals.entries()) {
-        // A lasting answer covers all identical calls, so it is sent only once.
-        const reply =
-          index === 0 || response === "reject"
-            ? { response, ...(covers === undefined ? {} : { covers }) }
-            : { response: "approve" as const };
-        try {
-          await client.approvals.answer(id, { ...reply, digest, ...feedback_field });
-        } catch (error) {
-          // The lasting answer has already let this one run.
-          if (index === 0 || codeOf(error) !== "approval.closed") throw error;
-        }
-      }
-    },
-    onSuccess: () => onAnswered?.(),
-    onError: toast.fail,
-    onSettled: () =>
-      Promise.all([
-        queries.invalidateQueries({ queryKey: ["approvals"] }),
-        queries.invalidateQueries({ queryKey: ["allow-rules"] }),
-        queries.invalidateQueries({ queryKey: ["status"] }),
-      ]),
-  });
+  const answer = useAnswerApprovals(approvals, feedback, () => onAnswered?.());
   const disabled = remaining_ms <= 0 || answer.isPending;
   const names: Record<AnswerCoverage, string> = {
     arguments: "Only these arguments",

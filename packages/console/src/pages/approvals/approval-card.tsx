@@ -1,20 +1,12 @@
 /**
- * The decision about identical calls that await approval. Each answer carries the digest of what is shown, so it cannot
- * apply to a call that has changed since. If the risk is high, the focus starts on Reject: a habitual Enter must not
- * approve.
+ * The decision about identical calls that await approval. If the risk is high, the focus starts on Reject: a habitual
+ * Enter must not approve.
  */
-import {
-  type AnswerCoverage,
-  type Approval,
-  type ApprovalResponse,
-  compareRisk,
-  type Risk,
-} from "@backplane/contract";
+import { type AnswerCoverage, type Approval, compareRisk, type Risk } from "@backplane/contract";
 import { Anchor, Button, Menu, Textarea } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
-import { useServices } from "../../api/services.ts";
+import { useAnswerApprovals } from "../../parts/answer-approvals.ts";
 import { RiskBadge } from "../../parts/badge.tsx";
 import { Card } from "../../parts/card.tsx";
 import { CliCommand } from "../../parts/cli-command.tsx";
@@ -29,41 +21,18 @@ import styles from "./approvals.module.css";
 import { Countdown, useExpired } from "./countdown.tsx";
 import type { ApprovalGroup } from "./group-approvals.ts";
 
-interface Answer {
-  response: ApprovalResponse;
-  covers?: AnswerCoverage;
-}
-
 export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }) {
-  const { client, queries } = useServices();
   const toast = useToast();
   const expired = useExpired(first.expires_at);
   const [feedback, setFeedback] = useState("");
   const focus = useInitialFocus(first.risk);
-  const answer = useMutation({
-    mutationFn: async ({ response, covers }: Answer) => {
-      for (const { id, digest } of all)
-        await client.approvals.answer(id, {
-          response,
-          digest,
-          ...(covers === undefined ? {} : { covers }),
-          ...(feedback.trim() === "" ? {} : { feedback: feedback.trim() }),
-        });
-    },
-    onSuccess: (_done, { response }) =>
-      toast.show({
-        tone: "good",
-        title: `${response === "reject" ? "Rejected" : "Approved"} ${first.tool}${times}`,
-      }),
-    onError: toast.fail,
-    onSettled: () =>
-      Promise.all([
-        queries.invalidateQueries({ queryKey: ["approvals"] }),
-        queries.invalidateQueries({ queryKey: ["allow-rules"] }),
-        queries.invalidateQueries({ queryKey: ["status"] }),
-      ]),
-  });
   const times = all.length > 1 ? ` ×${all.length}` : "";
+  const answer = useAnswerApprovals(all, feedback, ({ response }) =>
+    toast.show({
+      tone: "good",
+      title: `${response === "reject" ? "Rejected" : "Approved"} ${first.tool}${times}`,
+    }),
+  );
   const disabled = expired || answer.isPending;
   const { session, always } = first.may_cover;
 
