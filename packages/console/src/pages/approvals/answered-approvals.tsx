@@ -1,6 +1,5 @@
-import type { Approval, ApprovalStatus } from "@backplane/contract";
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { approvalQueries } from "../../api/approvals.ts";
+import { type AnsweredApproval, approvalQueries } from "../../api/approvals.ts";
 import { useClient } from "../../api/services.ts";
 import { Badge, RiskBadge, type Tone } from "../../parts/badge.tsx";
 import type { Column } from "../../parts/data-table.tsx";
@@ -11,15 +10,14 @@ import parts from "../../parts/parts.module.css";
 import { RowLink } from "../../parts/row-link.tsx";
 import { Time } from "../../parts/time.tsx";
 
-const STATUSES: Record<ApprovalStatus, { tone: Tone; icon: IconName; label: string }> = {
-  pending: { tone: "warn", icon: "clock", label: "Pending" },
+const STATUSES: Record<AnsweredApproval["status"], { tone: Tone; icon: IconName; label: string }> = {
   approved: { tone: "good", icon: "check", label: "Approved" },
   rejected: { tone: "bad", icon: "cross", label: "Rejected" },
   expired: { tone: "quiet", icon: "clock", label: "Expired" },
   cancelled: { tone: "quiet", icon: "cross", label: "Cancelled" },
 };
 
-const COLUMNS: readonly Column<Approval>[] = [
+const COLUMNS: readonly Column<AnsweredApproval>[] = [
   {
     header: "Tool",
     cell: ({ tool, invocation_id, brief }) => (
@@ -50,7 +48,7 @@ const COLUMNS: readonly Column<Approval>[] = [
 ];
 
 export function AnsweredApprovals() {
-  const query = useInfiniteQuery(approvalQueries.list(useClient()));
+  const query = useInfiniteQuery(approvalQueries.answered(useClient()));
   return (
     <PagedList
       label="Answered approvals"
@@ -59,7 +57,7 @@ export function AnsweredApprovals() {
       rowKey={({ id }) => id}
       empty={
         <EmptyView icon="approval" command="backplane approve list --status all">
-          No call has needed approval yet.
+          No approval has been answered yet.
         </EmptyView>
       }
     />
