@@ -308,7 +308,8 @@ verifies("console.quality", "shows why a call failed and runs it again", async (
   expect(text).toContain("plugin_failed");
   expect(text).toContain("the drawer is stuck");
   expect(text).toContain("Attempt1");
-  expect(text).toContain(`backplane invoke look --package acme/desk --input '{"fail":true}'`);
+  const { body } = await gateway.http<{ binding_id: string }>("GET", `/v1/invocations/${id}`);
+  expect(text).toContain(`backplane invoke look --binding ${body.binding_id} --input '{"fail":true}'`);
   await page.getByRole("button", { name: "Run again" }).click();
   await page.waitForURL((url) => url.pathname.includes("/invocations/inv_") && !url.pathname.endsWith(id));
 });

@@ -20,6 +20,7 @@ import { PageHeader } from "../../parts/page-header.tsx";
 import { PagedList, useRows } from "../../parts/paged-list.tsx";
 import parts from "../../parts/parts.module.css";
 import { RowLink } from "../../parts/row-link.tsx";
+import { shellCommand } from "../../parts/shell-quote.ts";
 import { TextFilter } from "../../parts/text-filter.tsx";
 import { Time } from "../../parts/time.tsx";
 import { AuditReportCard } from "./audit-report-card.tsx";
@@ -81,7 +82,10 @@ export function AuditPage() {
                 Nothing has been changed yet.
               </EmptyView>
             ) : (
-              <EmptyView icon="audit" command={`backplane audit list --action ${action}`}>
+              <EmptyView
+                icon="audit"
+                command={shellCommand("backplane", "audit", "list", "--action", action)}
+              >
                 No entry has exactly this action.
               </EmptyView>
             )

@@ -118,8 +118,8 @@ function ToolCall({ binding, tool }: { binding: Binding; tool: CatalogEntry }) {
               "backplane",
               "invoke",
               tool.name,
-              "--package",
-              tool.package_id,
+              "--binding",
+              binding.binding_id,
               "--input",
               JSON.stringify(input),
             )}

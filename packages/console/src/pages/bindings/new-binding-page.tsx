@@ -1,6 +1,7 @@
 /** The page on which a person chooses an export, configures its binding and assigns secrets. */
 import {
   type Binding,
+  type BindingCreate,
   type BindingPolicy,
   isSelfDescribing,
   type Json,
@@ -27,6 +28,7 @@ import { PermissionList } from "../../parts/permission-list.tsx";
 import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { shellCommand } from "../../parts/shell-quote.ts";
 import { useToast } from "../../parts/toast.tsx";
+import { bindCommand } from "./bind-command.ts";
 import { findConfigSchema, listSlotNames } from "./binding-schema.ts";
 import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
@@ -120,17 +122,17 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
   const open = slots.filter((slot) => secrets[slot] === undefined);
   const item = pkg.manifest.exports.find(({ id }) => id === export_id);
   const permissions = item?.permissions ?? pkg.manifest.runtime.permissions;
+  const binding: BindingCreate = {
+    package_id: pkg.package_id,
+    package_version: pkg.version,
+    export_id,
+    config: config as JsonObject,
+    secrets,
+    policy,
+    ...(org_wide ? { org_wide: true } : {}),
+  };
   const create = useMutation({
-    mutationFn: (): Promise<Binding> =>
-      client.bindings.create({
-        package_id: pkg.package_id,
-        package_version: pkg.version,
-        export_id,
-        config: config as JsonObject,
-        secrets,
-        policy,
-        ...(org_wide ? { org_wide: true } : {}),
-      }),
+    mutationFn: (): Promise<Binding> => client.bindings.create(binding),
     onSuccess: async ({ binding_id, status }) => {
       toast.show({
         tone: "good",
@@ -151,7 +153,13 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
       )}
       {schema !== null && (
         <Card title="Configuration">
-          <SchemaForm label="Configuration" schema={schema} value={config} onChange={setConfig} />
+          <SchemaForm
+            label="Configuration"
+            named_secrets
+            schema={schema}
+            value={config}
+            onChange={setConfig}
+          />
         </Card>
       )}
       {slots.length > 0 && (
@@ -184,31 +192,19 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
               Bind
             </Button>
           </div>
-          <CliCommand command={bindCommand(pkg, export_id, config, secrets)} />
+          <SameCommand binding={binding} />
         </div>
       </Card>
     </>
   );
 }
 
-function bindCommand(
-  { package_id, version }: Package,
-  export_id: string,
-  config: Json,
-  secrets: Record<string, string>,
-): string {
-  const secret_flags = Object.entries(secrets).flatMap(([slot, ref]) => [
-    "--secret",
-    `${slot}=${ref.split("/").at(-1)}`,
-  ]);
-  const config_flags = Object.keys(config as object).length === 0 ? [] : ["--config", JSON.stringify(config)];
-  return shellCommand(
-    "backplane",
-    "binding",
-    "create",
-    `${package_id}@${version}`,
-    export_id,
-    ...config_flags,
-    ...secret_flags,
+function SameCommand({ binding }: { binding: BindingCreate }) {
+  const { words, missing } = bindCommand(binding);
+  if (missing.length === 0) return <CliCommand command={shellCommand(...words)} />;
+  return (
+    <p className={layout.dimmed}>
+      No command creates the same binding: the command line cannot set {missing.join(", ")} of the policy.
+    </p>
   );
 }

@@ -285,14 +285,15 @@ function noOutput({ status }: Invocation): string {
   return isTerminal(status) ? "The call returned nothing." : "The call has not ended yet.";
 }
 
-function commandOf({ export_id, package_id, input, session_id }: Invocation): string {
+/** The command that does the same as Run again. */
+function commandOf({ export_id, binding_id, input, session_id }: Invocation): string {
   const session = session_id === null ? [] : ["--session", session_id];
   return shellCommand(
     "backplane",
     "invoke",
     export_id,
-    "--package",
-    package_id,
+    "--binding",
+    binding_id,
     ...session,
     "--input",
     JSON.stringify(input),

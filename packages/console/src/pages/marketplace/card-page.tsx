@@ -18,6 +18,7 @@ import { Notice } from "../../parts/notice.tsx";
 import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
 import { PageHeader } from "../../parts/page-header.tsx";
 import { PermissionList } from "../../parts/permission-list.tsx";
+import { shellCommand } from "../../parts/shell-quote.ts";
 import { Time } from "../../parts/time.tsx";
 import { useToast } from "../../parts/toast.tsx";
 
@@ -181,7 +182,15 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
             <Button onClick={() => install.run()}>Install</Button>
           </div>
         )}
-        <CliCommand command={`backplane plugin install marketplace:${id}`} />
+        <CliCommand
+          command={shellCommand(
+            "backplane",
+            "plugin",
+            "install",
+            `marketplace:${id}`,
+            bind ? "--bind" : "--no-bind",
+          )}
+        />
       </div>
     </Card>
   );

@@ -1,11 +1,5 @@
 /** Reviews an upgrade before it happens: the changes, the new permissions, and a test on recorded calls. */
-import {
-  type Binding,
-  type BindingUpgrade,
-  codeOf,
-  type Package,
-  type ReplayReport,
-} from "@backplane/contract";
+import { type Binding, codeOf, type Package, type ReplayReport } from "@backplane/contract";
 import { Button, NumberInput, Radio, TagsInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
@@ -29,6 +23,7 @@ import { durationText } from "../../parts/time-text.ts";
 import { useToast } from "../../parts/toast.tsx";
 import { countText } from "./package-text.ts";
 import { ChangeList } from "./package-versions.tsx";
+import { DEFAULT_UPGRADE, type UpgradeChoices, upgradeCommand, upgradeRequest } from "./upgrade-request.ts";
 
 export function UpgradePage() {
   const { id } = useParams({ from: "/upgrades/$id" });
@@ -80,9 +75,7 @@ export function UpgradePage() {
   );
 }
 
-const DEFAULT_TRIAL_S = 60;
-
-type NewPermissions = NonNullable<BindingUpgrade["new_permissions"]>;
+type NewPermissions = UpgradeChoices["new_permissions"];
 
 const CHOICES: { value: NewPermissions; label: string; description: string }[] = [
   {
@@ -113,22 +106,22 @@ function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
   const { queries } = useServices();
   const toast = useToast();
   const navigate = useNavigate();
-  const [permissions, setPermissions] = useState<NewPermissions>("hold");
-  const [percent, setPercent] = useState<number | string>(100);
-  const [trial, setTrial] = useState<number | string>(DEFAULT_TRIAL_S);
+  const [permissions, setPermissions] = useState<NewPermissions>(DEFAULT_UPGRADE.new_permissions);
+  const [percent, setPercent] = useState<number | string>(DEFAULT_UPGRADE.percent);
+  const [trial, setTrial] = useState<number | string>(DEFAULT_UPGRADE.trial_seconds);
   const { client } = useServices();
   const { package_id, version: package_version } = target;
   const org_wide = outdated.every(({ scope }) => scope.project_id === null);
+  const choices: UpgradeChoices = {
+    package_id,
+    package_version,
+    percent: Number(percent),
+    new_permissions: permissions,
+    trial_seconds: Number(trial),
+    org_wide,
+  };
   const upgrade = useMutation({
-    mutationFn: () =>
-      client.bindings.upgrade({
-        package_id,
-        package_version,
-        percent: Number(percent),
-        new_permissions: permissions,
-        trial: { seconds: Number(trial) },
-        ...(org_wide ? { org_wide: true } : {}),
-      }),
+    mutationFn: () => client.bindings.upgrade(upgradeRequest(choices)),
     onSuccess: async (upgraded) => {
       const held = upgraded.some(({ held_upgrade }) => held_upgrade?.package_version === package_version);
       toast.show({
@@ -198,31 +191,10 @@ function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
         </div>
       </Card>
       <Card title="The same in a terminal">
-        <CliCommand
-          command={shellCommand(
-            "backplane",
-            "plugin",
-            "upgrade",
-            `${package_id}@${package_version}`,
-            ...upgradeFlags(permissions, percent, trial),
-          )}
-        />
+        <CliCommand command={shellCommand(...upgradeCommand(choices))} />
       </Card>
     </div>
   );
-}
-
-function upgradeFlags(
-  permissions: NewPermissions,
-  percent: number | string,
-  trial: number | string,
-): string[] {
-  return [
-    ...(permissions === "grant" ? ["--grant-permissions"] : []),
-    ...(permissions === "withhold" ? ["--withhold-permissions"] : []),
-    ...(Number(percent) < 100 ? ["--percent", String(percent)] : []),
-    ...(Number(trial) === DEFAULT_TRIAL_S ? [] : ["--trial", String(trial)]),
-  ];
 }
 
 /** Runs recorded read-only calls against both versions, in the sandbox without network and secrets. */
