@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   answers,
   conversation,
@@ -156,6 +156,32 @@ verifies("console.chat", "approves a call inside its card, and shows the image o
   await done.getByRole("link", { name: "Show the invocation" }).click();
   await page.waitForURL(/\/console\/invocations\/inv_/);
   expect(problems).toEqual([]);
+});
+
+test("offers another attempt for an image that could not be loaded, and says when it is no longer stored", async () => {
+  const { page } = await chat.newChat();
+  let response: "offline" | "gone" | "served" = "offline";
+  await page.route("**/artifacts/**", async (route) => {
+    if (response === "served") return await route.continue();
+    if (response === "offline") return await route.abort();
+    const error = { code: "artifact.not_found", message: "The invocation has no such artifact." };
+    return await route.fulfill({ status: 404, json: { error } });
+  });
+  await send(page, "/tool mcp_painter_draw {}\n/then\n/say Drawn.");
+  const waiting = toolCard(page, "Tool mcp_painter_draw, Awaiting approval");
+  await waiting.getByRole("button", { name: "Approve once" }).click();
+  const done = toolCard(page, "Tool mcp_painter_draw, Succeeded");
+  const retry = done.getByRole("button", { name: "Try again" }).first();
+  await retry.waitFor();
+  expect(await done.getByText("The file is no longer stored.").count()).toBe(0);
+  response = "served";
+  await retry.click();
+  await done.getByRole("img").waitFor();
+
+  response = "gone";
+  await page.reload();
+  await done.getByText("The file is no longer stored.").first().waitFor();
+  expect(await done.getByRole("button", { name: "Try again" }).count()).toBe(0);
 });
 
 verifies(

@@ -5,6 +5,7 @@ import { Button, Progress } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { type StartedOperation, startOperation } from "../api/operation.ts";
+import { bytesText } from "./bytes-text.ts";
 import styles from "./layout.module.css";
 
 export interface OperationState<T, V> {
@@ -83,11 +84,4 @@ function amountText({ done, total, unit }: ProgressEvent): string {
   const amount = (value: number) => (unit === "bytes" ? bytesText(value) : String(value));
   const total_text = total === undefined ? "" : ` of ${amount(total)}`;
   return `: ${amount(done)}${total_text}${unit === "bytes" ? "" : ` ${unit}`}`;
-}
-
-/** `820 B`, `12 kB`, `3.4 MB`. */
-export function bytesText(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${Math.round(bytes / 1_000)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -9,6 +9,7 @@ import { FAILURE_STATUSES, invocationQueries } from "../../api/invocations.ts";
 import { useClient } from "../../api/services.ts";
 import { statusQueries } from "../../api/status.ts";
 import { Badge, type Tone } from "../../parts/badge.tsx";
+import { bytesText } from "../../parts/bytes-text.ts";
 import { Card } from "../../parts/card.tsx";
 import { CliCommand } from "../../parts/cli-command.tsx";
 import { EmptyView } from "../../parts/empty-view.tsx";
@@ -273,9 +274,4 @@ function Problem({ call: { id, export_id, error } }: { call: Invocation }) {
       {fix !== null && <p className={styles.hint}>{asSentence(fix)}</p>}
     </div>
   );
-}
-
-function bytesText(bytes: number): string {
-  if (bytes < 1_000_000) return `${Math.ceil(bytes / 1_000)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

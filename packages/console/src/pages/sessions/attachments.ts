@@ -1,6 +1,6 @@
 /** Files that are sent with a message. The gateway stores a message as one request, which limits their size. */
 import type { JsonObject } from "@backplane/contract";
-import { bytesText } from "../../parts/operation-progress.tsx";
+import { bytesText } from "../../parts/bytes-text.ts";
 
 export interface PickedFile {
   name: string;

@@ -11,8 +11,8 @@ import {
 } from "react";
 import { useServices } from "../../api/services.ts";
 import { providerQueries } from "../../api/settings.ts";
+import { bytesText } from "../../parts/bytes-text.ts";
 import { Icon } from "../../parts/icon.tsx";
-import { bytesText } from "../../parts/operation-progress.tsx";
 import { useToast } from "../../parts/toast.tsx";
 import { attachmentsProblem, type PickedFile, readAttachment } from "./attachments.ts";
 import styles from "./composer.module.css";
@@ -79,7 +79,7 @@ export function Composer(props: ComposerProps) {
   const limit =
     attachments.length > 0 || text.length > 100_000 ? attachmentsProblem(text, attachments) : null;
   const empty = text.trim() === "" && attachments.length === 0;
-  const sendable = disabled_reason === null && !empty && limit === null && reading === 0;
+  const sendable = !empty && limit === null && reading === 0;
   const send = () => {
     if (!sendable) return;
     onSend(text.trim(), attachments);
@@ -109,7 +109,7 @@ export function Composer(props: ComposerProps) {
   const onDrop = (event: DragEvent) => {
     event.preventDefault();
     setDragged(false);
-    if (disabled_reason === null) void addFiles([...event.dataTransfer.files]);
+    void addFiles([...event.dataTransfer.files]);
   };
   const onDragOver = (event: DragEvent) => {
     if (!event.dataTransfer.types.includes("Files")) return;

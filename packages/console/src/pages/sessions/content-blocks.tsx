@@ -2,12 +2,13 @@
  * The blocks of a tool result or message. Only images and sounds of listed types are drawn, from their bytes, so
  * nothing that a plugin returned becomes a document of this origin. Every other stored file is a download.
  */
-import { isObject, type Json, type JsonObject } from "@backplane/contract";
+import { codeOf, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { useEffect, useState } from "react";
 import { useClient } from "../../api/services.ts";
+import { bytesText } from "../../parts/bytes-text.ts";
+import { ErrorView } from "../../parts/error-view.tsx";
 import { Icon } from "../../parts/icon.tsx";
 import { CodeBlock, JsonView } from "../../parts/json-view.tsx";
-import { bytesText } from "../../parts/operation-progress.tsx";
 import { fileOf } from "./attachments.ts";
 import { MarkdownView } from "./markdown-view.tsx";
 import { safeHref } from "./parse-markdown.ts";
@@ -88,7 +89,8 @@ function Media({ block, label }: { block: JsonObject; label: string }) {
   // The policy of the page allows sounds only from blobs.
   const inline = useInlineUrl(base64, mime, kind === "audio");
   const [large, setLarge] = useState(false);
-  if (stored.missing) return <p className={styles.note}>The file is no longer stored.</p>;
+  if (isNoLongerStored(stored.failure)) return <p className={styles.note}>The file is no longer stored.</p>;
+  if (stored.failure !== null) return <ErrorView error={stored.failure} onRetry={stored.retry} />;
   const url = base64 === "" ? stored.url : kind === "audio" ? inline : `data:${mime};base64,${base64}`;
   if (url === null) return <span className={styles.loading} />;
   if (kind === "audio")
@@ -122,14 +124,15 @@ function useStoredUrl(
   block: JsonObject,
   mime: string,
   wanted: boolean,
-): { url: string | null; missing: boolean } {
+): { url: string | null; failure: unknown; retry: () => void } {
   const client = useClient();
   const invocation_id = textOr(block.invocation_id, "");
   const sha256 = textOr(block.sha256, "");
   const [url, setUrl] = useState<string | null>(null);
-  const [missing, setMissing] = useState(false);
+  const [failure, setFailure] = useState<unknown>(null);
   useEffect(() => {
-    if (!wanted) return undefined;
+    // A retry removes the failure.
+    if (!wanted || failure !== null) return undefined;
     const stop = new AbortController();
     let created: string | null = null;
     const load = async () => {
@@ -139,15 +142,21 @@ function useStoredUrl(
       created = URL.createObjectURL(new Blob([bytes], { type: mime }));
       setUrl(created);
     };
-    load().catch(() => {
-      if (!stop.signal.aborted) setMissing(true);
+    load().catch((error: unknown) => {
+      if (!stop.signal.aborted) setFailure(error);
     });
     return () => {
       stop.abort();
       if (created !== null) URL.revokeObjectURL(created);
     };
-  }, [client, invocation_id, sha256, mime, wanted]);
-  return { url, missing };
+  }, [client, invocation_id, sha256, mime, wanted, failure]);
+  return { url, failure, retry: () => setFailure(null) };
+}
+
+/** Whether the gateway answered that it does not have the file. Any other failure may be temporary. */
+export function isNoLongerStored(failure: unknown): boolean {
+  const code = codeOf(failure);
+  return code === "artifact.not_found" || code === "invocation.not_found";
 }
 
 function StoredFile({ block }: { block: JsonObject }) {
