@@ -10,7 +10,6 @@ export type Noun =
   | "catalog"
   | "config"
   | "deliveries"
-  | "events"
   | "frames"
   | "invocations"
   | "keys"

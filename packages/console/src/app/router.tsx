@@ -78,7 +78,6 @@ const routes = root.addChildren([
   page(
     "/invocations/$id",
     lazyRouteComponent(() => import("../pages/invocations/invocation-page.tsx"), "InvocationPage"),
-    ["view"],
   ),
   page(
     "/runs",

@@ -1,5 +1,5 @@
 /** One binding: its settings, a test call, what it may do, and what happened to it. */
-import { type Binding, codeOf, type Package } from "@backplane/contract";
+import { type Binding, codeOf, isSelfDescribing, type Package } from "@backplane/contract";
 import { Anchor, Button, Tabs } from "@mantine/core";
 import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
@@ -57,7 +57,7 @@ function BindingDetail({ binding, pkg }: { binding: Binding; pkg: Package | unde
   const search = useSearch({ from: "/bindings/$id" });
   const setFilters = useSetFilters<typeof search>();
   const protocol = pkg?.manifest.runtime.protocol;
-  const describes_itself = protocol !== undefined && /^(?:mcp|hefty|module)\./.test(protocol);
+  const describes_itself = protocol !== undefined && isSelfDescribing(protocol);
   const views = {
     settings: "Settings",
     test: binding.kind === "hook" ? "Test delivery" : "Test call",

@@ -146,6 +146,19 @@ export function choiceFlags(kind: SourceKind, choices: InstallChoices): string[]
   });
 }
 
+/** The flags of `backplane plugin install` for the same installation. The command line refuses flags without effect. */
+export function installFlags(
+  kind: SourceKind,
+  choices: InstallChoices,
+  { bind, kernel_plugin }: { bind: boolean; kernel_plugin: boolean },
+): string[] {
+  if (kernel_plugin) return [];
+  if (kind === "folder" && choices.editable === true) return ["--editable"];
+  if (bind) return ["--bind", ...choiceFlags(kind, choices)];
+  const { org_wide: _needs_binding, ...others } = choices;
+  return ["--no-bind", ...choiceFlags(kind, others)];
+}
+
 /** The settings to send; choices that were made for another kind of source are dropped. */
 export function choiceSettings(kind: SourceKind, choices: InstallChoices): InstallationSettings {
   return Object.fromEntries(listChoices(kind, choices).filter(([option]) => option !== "editable"));

@@ -20,13 +20,20 @@ import layout from "../../parts/layout.module.css";
 import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
 import { PageHeader } from "../../parts/page-header.tsx";
 import { shellCommand } from "../../parts/shell-quote.ts";
-import { choiceFlags, choiceSettings, type InstallChoices, InstallOptionFields } from "./install-options.tsx";
+import {
+  choiceSettings,
+  type InstallChoices,
+  InstallOptionFields,
+  installFlags,
+} from "./install-options.tsx";
 import { InstallReview } from "./install-review.tsx";
 import { InstalledResult } from "./installed-result.tsx";
 import {
   draftOf,
   installCommand,
+  type RequestedSource,
   readSource,
+  SERVER_KINDS,
   SOURCE_KINDS,
   type SourceDraft,
   type SourceKind,
@@ -46,8 +53,9 @@ export function InstallPage() {
   const [chosen, setChosen] = useState<boolean | null>(null);
   const [choices, setChoices] = useState<InstallChoices>({});
   const examples = useQuery({ ...packageQueries.examples(useClient()), enabled: draft.kind === "example" });
-  const input: InstallInput = { draft, file, examples: examples.data ?? [], choices };
-  const inspect = useOperation((client) => inspectSource(client, input));
+  const source = chosenSource(draft, file, examples.data ?? []);
+  const problem = typeof source === "string" ? source : null;
+  const inspect = useOperation(inspectSource);
   // The bindings would change their version, so by default the upgrade is reviewed afterwards.
   const replaced = (inspect.data?.packages ?? [])
     .filter(({ package_id, version }) =>
@@ -56,7 +64,7 @@ export function InstallPage() {
     .map(({ package_id }) => package_id);
   const bind = chosen ?? replaced.length === 0;
   const install = useOperation(
-    (client: Client, inspection: SourceInspection) => installSource(client, input, inspection, bind),
+    (client: Client, input: InstallInput) => installSource(client, input),
     () =>
       void Promise.all(
         ["packages", "bindings", "catalog", "plugins", "marketplace"].map((noun) =>
@@ -69,8 +77,10 @@ export function InstallPage() {
     inspect.reset();
     install.reset();
   };
-  const problem =
-    draft.kind === "archive" ? (file === null ? "Choose a file." : null) : problemOfSource(input);
+  const review = () => {
+    if (typeof source !== "string") inspect.run(source);
+  };
+  const kernel_plugin = inspect.data?.kind === "kernel_plugins";
   if (install.data !== undefined)
     return (
       <InstalledResult
@@ -91,13 +101,14 @@ export function InstallPage() {
             className={layout.form}
             onSubmit={(event) => {
               event.preventDefault();
-              if (problem === null) inspect.run();
+              review();
             }}
           >
             <SourceFields
               draft={draft}
               examples={examples.data ?? []}
               file={file}
+              problem={problem}
               onChange={change}
               onFile={(next) => {
                 setFile(next);
@@ -119,18 +130,17 @@ export function InstallPage() {
                 >
                   Review
                 </Button>
-                {problem !== null && draft.text !== "" && <span className={layout.dimmed}>{problem}</span>}
               </div>
             )}
           </form>
         </Card>
-        {inspect.error !== null && <ErrorView error={inspect.error} onRetry={() => inspect.run()} />}
+        {inspect.error !== null && <ErrorView error={inspect.error} onRetry={review} />}
         {inspect.data !== undefined && !installed.isPending && (
           <>
             <InstallReview inspection={inspect.data} draft={draft} />
             <Card title="3. Install">
               <div className={layout.form}>
-                {inspect.data.kind !== "kernel_plugins" && (
+                {!kernel_plugin && (
                   <Checkbox
                     label="Make the exports callable now"
                     description={
@@ -142,7 +152,7 @@ export function InstallPage() {
                     onChange={({ currentTarget }) => setChosen(currentTarget.checked)}
                   />
                 )}
-                {inspect.data.kind !== "kernel_plugins" && (
+                {!kernel_plugin && (
                   <InstallOptionFields kind={draft.kind} value={choices} onChange={setChoices} />
                 )}
                 {install.error !== null && <ErrorView error={install.error} />}
@@ -154,15 +164,25 @@ export function InstallPage() {
                   />
                 ) : (
                   <div className={layout.row}>
-                    <Button onClick={() => install.run(inspect.data!)}>Install</Button>
+                    <Button
+                      disabled={problem !== null}
+                      onClick={() => {
+                        if (typeof source !== "string")
+                          install.run({ draft, source, choices, bind, inspection: inspect.data! });
+                      }}
+                    >
+                      Install
+                    </Button>
                   </div>
                 )}
                 <CliCommand
                   command={shellCommand(
-                    ...installCommand(draft, file?.name ?? null, [
-                      ...(bind && choices.editable !== true ? ["--bind"] : []),
-                      ...choiceFlags(draft.kind, choices),
-                    ]),
+                    ...installCommand(
+                      // A kernel plugin takes neither arguments nor secrets.
+                      kernel_plugin ? { ...draft, args: "", slots: [] } : draft,
+                      file?.name ?? null,
+                      installFlags(draft.kind, choices, { bind, kernel_plugin }),
+                    ),
                   )}
                 />
               </div>
@@ -174,28 +194,42 @@ export function InstallPage() {
   );
 }
 
+/** An archive on this computer, or a source that the gateway reads itself. */
+type ChosenSource = { file: File } | RequestedSource;
+
 interface InstallInput {
   draft: SourceDraft;
-  file: File | null;
-  examples: readonly PluginExample[];
+  source: ChosenSource;
   choices: InstallChoices;
+  bind: boolean;
+  inspection: SourceInspection;
 }
 
-function problemOfSource({ draft, examples }: InstallInput): string | null {
-  const source = readSource(draft, examples);
-  return typeof source === "string" ? source : null;
+/** Returns what is missing or wrong as a string. */
+function chosenSource(
+  draft: SourceDraft,
+  file: File | null,
+  examples: readonly PluginExample[],
+): ChosenSource | string {
+  if (draft.kind === "archive" && file !== null) return { file };
+  return readSource(draft, examples);
 }
 
 interface SourceFieldsProps {
   draft: SourceDraft;
   examples: readonly PluginExample[];
   file: File | null;
+  /** What is missing or wrong; null if the source can be read. */
+  problem: string | null;
   onChange: (changes: Partial<SourceDraft>) => void;
   onFile: (file: File | null) => void;
 }
 
-function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsProps) {
+function SourceFields({ draft, examples, file, problem, onChange, onFile }: SourceFieldsProps) {
   const { kind, text, name, args } = draft;
+  // A field that has not been filled in yet is not wrong.
+  const [text_problem, name_problem] =
+    text.trim() === "" ? [null, null] : kind === "mcp_url" ? [null, problem] : [problem, null];
   const { label, placeholder, hint } = SOURCE_KINDS.find(({ value }) => value === kind)!;
   const edit = (value: string) => {
     // A source in the notation of the command line selects its kind.
@@ -243,6 +277,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
           maxRows={20}
           spellCheck={false}
           value={text}
+          error={text_problem}
           onChange={({ currentTarget }) => edit(currentTarget.value)}
         />
       )}
@@ -254,6 +289,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
           searchable
           data={examples.map((one) => one.name)}
           value={text === "" ? null : text}
+          error={examples.length === 0 ? null : text_problem}
           onChange={(next) => onChange({ text: next ?? "" })}
         />
       )}
@@ -264,6 +300,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
           placeholder={placeholder}
           spellCheck={false}
           value={text}
+          error={text_problem}
           onChange={({ currentTarget }) => edit(currentTarget.value)}
         />
       )}
@@ -272,6 +309,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
           label="Name"
           description="The tools of the server are named mcp_NAME_…."
           value={name}
+          error={name_problem}
           onChange={({ currentTarget }) => onChange({ name: currentTarget.value })}
         />
       )}
@@ -293,7 +331,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
           onChange={({ currentTarget }) => onChange({ script: currentTarget.value })}
         />
       )}
-      {SERVERS.includes(kind) && (
+      {SERVER_KINDS.includes(kind) && (
         <TagsInput
           label="Secret slots"
           description="Names for secrets that the server needs and does not declare itself. You bind the secrets later."
@@ -305,23 +343,15 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
   );
 }
 
-const SERVERS: readonly SourceKind[] = ["npm", "pypi", "image", "mcp_url", "mcp_json"];
-
-async function inspectSource(
-  client: Client,
-  { draft, file, examples }: InstallInput,
-): Promise<SourceInspection> {
-  if (draft.kind === "archive") return await client.installations.inspectArchive(file!, {}, namedFile(file!));
-  const source = readSource(draft, examples);
-  if (typeof source === "string") throw new Error(source);
-  return await client.installations.inspect(source);
+async function inspectSource(client: Client, source: ChosenSource): Promise<SourceInspection> {
+  return "kind" in source
+    ? await client.installations.inspect(source)
+    : await client.installations.inspectArchive(source.file, {}, namedFile(source.file));
 }
 
 async function installSource(
   client: Client,
-  { draft, file, examples, choices }: InstallInput,
-  inspection: SourceInspection,
-  bind: boolean,
+  { draft, source, choices, bind, inspection }: InstallInput,
 ): Promise<InstallResult> {
   if (inspection.kind === "kernel_plugins")
     return { kind: "kernel", plugins: await client.plugins.install(inspection.plugins[0]!.source) };
@@ -331,11 +361,9 @@ async function installSource(
       folder: await client.workspaces.trust({ path: draft.text.trim(), kind: "plugin", watch: true }),
     };
   const settings: InstallationSettings = { bind, ...choiceSettings(draft.kind, choices) };
-  if (draft.kind === "archive")
-    return await client.installations.installArchive(file!, settings, {}, namedFile(file!));
-  const source = readSource(draft, examples);
-  if (typeof source === "string") throw new Error(source);
-  return await client.installations.install({ ...settings, source });
+  return "kind" in source
+    ? await client.installations.install({ ...settings, source })
+    : await client.installations.installArchive(source.file, settings, {}, namedFile(source.file));
 }
 
 /** The file name without its extension. It becomes the name of a package that has no name of its own. */

@@ -1,6 +1,7 @@
 /** Reads the source of an installation as a person writes it, and builds the command that installs the same source. */
 import type { PluginExample } from "@backplane/client";
-import type { InstallationRequest } from "@backplane/contract";
+import { type InstallationRequest, isObject, type JsonObject } from "@backplane/contract";
+import { parseJson } from "../../parts/parse-json.ts";
 
 export type RequestedSource = InstallationRequest["source"];
 
@@ -126,7 +127,7 @@ export function readSource(
         : { kind: "folder", path: example.path };
     }
     case "oci":
-      return { kind: "oci", reference: text.startsWith("oci://") ? text : `oci://${text}` };
+      return { kind: "oci", reference: ociReference(text) };
     case "folder":
       return text.startsWith("/") ? { kind: "folder", path: text } : "Write the absolute path of the folder.";
     case "mcp_url": {
@@ -136,27 +137,43 @@ export function readSource(
         : { kind: "mcp_url", name, url: text, ...slots };
     }
     case "mcp_json":
-      try {
-        return { kind: "mcp_json", document: JSON.parse(text), ...slots };
-      } catch (error) {
-        return `This is not valid JSON: ${(error as Error).message}`;
-      }
+      return readMcpJson(text, slots);
     case "archive":
       return "Choose a file.";
   }
 }
 
+function readMcpJson(text: string, slots: { secret_slots?: string[] }): RequestedSource | string {
+  const { value, problem } = parseJson(text);
+  if (problem !== null) return problem;
+  return isObject(value)
+    ? { kind: "mcp_json", document: value as JsonObject, ...slots }
+    : 'Paste the whole file, with { "mcpServers": { … } }.';
+}
+
 /** The command that installs the same source. */
 export function installCommand(draft: SourceDraft, file: string | null, flags: string[] = []): string[] {
-  const { kind, text, name, args, script } = draft;
-  const server_args = args.split("\n").filter((line) => line !== "");
-  const rest = [...flags, ...(server_args.length === 0 ? [] : ["--", ...server_args])];
+  const { kind } = draft;
+  const [text, name, script] = [draft.text.trim(), draft.name.trim(), draft.script.trim()];
+  const is_server = SERVER_KINDS.includes(kind);
+  const args = draft.args.split("\n").filter((line) => line !== "");
+  // A slot is declared by the secret that the command binds to it.
+  const slots = is_server ? draft.slots.flatMap((slot) => ["--secret", `${slot}=NAME`]) : [];
+  const rest = [...slots, ...flags, ...(args.length > 0 && TAKES_ARGS.includes(kind) ? ["--", ...args] : [])];
   const install = ["backplane", "plugin", "install"];
-  if (kind === "archive") return [...install, file ?? "FILE", ...flags];
-  if (kind === "mcp_url") return [...install, "--mcp", text, name === "" ? "NAME" : name, ...flags];
-  if (kind === "mcp_json") return [...install, "./mcp.json", ...flags];
+  if (kind === "archive") return [...install, file ?? "FILE", ...rest];
+  if (kind === "mcp_url") return [...install, "--mcp", text, name === "" ? "NAME" : name, ...rest];
+  if (kind === "mcp_json") return [...install, "./mcp.json", ...rest];
   if (kind === "pypi" && script !== "") return [...install, `pypi:${text}`, "--script", script, ...rest];
+  if (kind === "oci") return [...install, ociReference(text), ...rest];
   return [...install, PREFIXED.includes(kind) ? `${kind}:${text}` : text, ...rest];
 }
 
+function ociReference(text: string): string {
+  return text.startsWith("oci://") ? text : `oci://${text}`;
+}
+
+/** Kinds of sources that are servers, which can have further slots. */
+export const SERVER_KINDS: readonly SourceKind[] = ["npm", "pypi", "image", "mcp_url", "mcp_json"];
+const TAKES_ARGS: readonly SourceKind[] = ["npm", "pypi", "image"];
 const PREFIXED: readonly SourceKind[] = ["npm", "pypi", "image", "example"];

@@ -2,7 +2,6 @@
 import {
   CALL_CONTEXTS,
   type CallContext,
-  type Json,
   type Policy,
   type PolicyExplanation,
   type PolicyLevel,
@@ -26,6 +25,7 @@ import { Fields } from "../../parts/fields.tsx";
 import { JsonView } from "../../parts/json-view.tsx";
 import layout from "../../parts/layout.module.css";
 import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { parseJson } from "../../parts/parse-json.ts";
 import { Sentence } from "../../parts/permission-list.tsx";
 import { useToast } from "../../parts/toast.tsx";
 
@@ -123,12 +123,9 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
   };
   const editText = (next: string) => {
     setTyped(next);
-    try {
-      draft.edit(JSON.parse(next) as Policy);
-      setProblem(null);
-    } catch (error) {
-      setProblem(`This is not valid JSON: ${(error as Error).message}`);
-    }
+    const parsed = parseJson(next);
+    if (parsed.problem === null) draft.edit(parsed.value as Policy);
+    setProblem(parsed.problem);
   };
   return (
     <Card
@@ -220,16 +217,16 @@ function ExplainCard() {
   const [context, setContext] = useState<string | null>(null);
   const [role, setRole] = useState<string | null>(null);
   const [channel, setChannel] = useState("");
+  const parsed = input.trim() === "" ? null : parseJson(input);
+  const problem = parsed?.problem ?? null;
   const explain = useMutation({
-    mutationFn: () => {
-      const parsed_input = input.trim() === "" ? undefined : (JSON.parse(input) as Json);
-      return client.policy.explain(tool!, {
-        ...(parsed_input === undefined ? {} : { input: parsed_input }),
+    mutationFn: () =>
+      client.policy.explain(tool!, {
+        ...(parsed?.value === undefined ? {} : { input: parsed.value }),
         ...(context === null ? {} : { context: context as CallContext }),
         ...(role === null ? {} : { role: role as Role }),
         ...(channel === "" ? {} : { channel }),
-      });
-    },
+      }),
   });
   return (
     <Card title="Why does a tool ask?">
@@ -276,11 +273,12 @@ function ExplainCard() {
             w="18rem"
             spellCheck={false}
             value={input}
+            error={problem === null ? null : `${problem}. Write an object such as {"path": "/tmp"}.`}
             onChange={({ currentTarget }) => setInput(currentTarget.value)}
           />
           <Button
             variant="default"
-            disabled={tool === null}
+            disabled={tool === null || problem !== null}
             loading={explain.isPending}
             onClick={() => explain.mutate()}
           >

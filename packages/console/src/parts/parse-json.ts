@@ -1,0 +1,12 @@
+import type { Json } from "@backplane/contract";
+
+export type ParsedJson = { value: Json; problem: null } | { value: undefined; problem: string };
+
+/** The value of a text that a person wrote, or why it has none. */
+export function parseJson(text: string): ParsedJson {
+  try {
+    return { value: JSON.parse(text) as Json, problem: null };
+  } catch (error) {
+    return { value: undefined, problem: `This is not valid JSON: ${(error as Error).message}` };
+  }
+}
