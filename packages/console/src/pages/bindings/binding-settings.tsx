@@ -53,6 +53,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
         ) : (
           <SchemaForm
             label="Configuration"
+            named_secrets
             schema={schema ?? { type: "object" }}
             value={config.value}
             onChange={config.edit}

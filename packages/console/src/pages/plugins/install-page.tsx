@@ -219,7 +219,7 @@ interface SourceFieldsProps {
   draft: SourceDraft;
   examples: readonly PluginExample[];
   file: File | null;
-  /** What is missing or wrong; null if the source can be read. */
+  /** The reason why the source cannot be read; null if it can. */
   problem: string | null;
   onChange: (changes: Partial<SourceDraft>) => void;
   onFile: (file: File | null) => void;

@@ -236,7 +236,13 @@ function KernelPluginDialog({ plugin, onClose }: { plugin: PluginView; onClose: 
         {config_schema === null ? (
           <p className={layout.dimmed}>This plugin has no settings.</p>
         ) : (
-          <SchemaForm label="Configuration" schema={config_schema} value={value} onChange={setValue} />
+          <SchemaForm
+            label="Configuration"
+            named_secrets
+            schema={config_schema}
+            value={value}
+            onChange={setValue}
+          />
         )}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>

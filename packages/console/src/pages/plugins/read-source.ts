@@ -1,7 +1,7 @@
 /** Reads the source of an installation as a person writes it, and builds the command that installs the same source. */
 import type { PluginExample } from "@backplane/client";
 import { type InstallationRequest, isObject, type JsonObject } from "@backplane/contract";
-import { parseJson } from "../../parts/parse-json.ts";
+import { parseJsonText } from "../../parts/parse-json-text.ts";
 
 export type RequestedSource = InstallationRequest["source"];
 
@@ -144,7 +144,7 @@ export function readSource(
 }
 
 function readMcpJson(text: string, slots: { secret_slots?: string[] }): RequestedSource | string {
-  const { value, problem } = parseJson(text);
+  const { value, problem } = parseJsonText(text);
   if (problem !== null) return problem;
   return isObject(value)
     ? { kind: "mcp_json", document: value as JsonObject, ...slots }

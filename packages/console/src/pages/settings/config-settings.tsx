@@ -1,6 +1,6 @@
 /** The live configuration: keys and values; secrets are masked. */
 import { isSecretConfigKey, type Json } from "@backplane/contract";
-import { Button, Checkbox, Group, Modal, Textarea, TextInput } from "@mantine/core";
+import { Button, Checkbox, Group, Modal, PasswordInput, Textarea, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
@@ -165,8 +165,9 @@ function ConfigDialog({ row, onClose }: { row: ConfigRow; onClose: () => void })
   const [key, setKey] = useState(row.key);
   const [text, setText] = useState("");
   const [plain, setPlain] = useState(false);
+  const is_secret = isSecretConfigKey(key);
   const save = useMutation({
-    mutationFn: () => client.config.set(key, plain || isSecretConfigKey(key) ? text : jsonOrText(text)),
+    mutationFn: () => client.config.set(key, plain || is_secret ? text : jsonOrText(text)),
     onSuccess: ({ dropped = [] }) => {
       toast.show({
         tone: "good",
@@ -199,19 +200,32 @@ function ConfigDialog({ row, onClose }: { row: ConfigRow; onClose: () => void })
             onChange={({ currentTarget }) => setKey(currentTarget.value)}
           />
         )}
-        <Textarea
-          label="New value"
-          description={row.key === "" ? "Text or JSON." : `Text or JSON. Now: ${textOf(row.value)}`}
-          autosize
-          spellCheck={false}
-          value={text}
-          onChange={({ currentTarget }) => setText(currentTarget.value)}
-        />
-        <Checkbox
-          label="Store it as text, even if it is JSON"
-          checked={plain}
-          onChange={({ currentTarget }) => setPlain(currentTarget.checked)}
-        />
+        {is_secret ? (
+          <PasswordInput
+            label="New value"
+            description={row.key === "" ? "A secret." : `A secret. Now: ${textOf(row.value)}`}
+            autoComplete="off"
+            value={text}
+            onChange={({ currentTarget }) => setText(currentTarget.value)}
+            visibilityToggleButtonProps={{ "aria-label": "Show what you type" }}
+          />
+        ) : (
+          <Textarea
+            label="New value"
+            description={row.key === "" ? "Text or JSON." : `Text or JSON. Now: ${textOf(row.value)}`}
+            autosize
+            spellCheck={false}
+            value={text}
+            onChange={({ currentTarget }) => setText(currentTarget.value)}
+          />
+        )}
+        {!is_secret && (
+          <Checkbox
+            label="Store it as text, even if it is JSON"
+            checked={plain}
+            onChange={({ currentTarget }) => setPlain(currentTarget.checked)}
+          />
+        )}
         {save.error !== null && <ErrorView error={save.error} />}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>

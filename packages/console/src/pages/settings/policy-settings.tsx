@@ -25,7 +25,7 @@ import { Fields } from "../../parts/fields.tsx";
 import { JsonView } from "../../parts/json-view.tsx";
 import layout from "../../parts/layout.module.css";
 import { ListSkeleton } from "../../parts/list-skeleton.tsx";
-import { parseJson } from "../../parts/parse-json.ts";
+import { parseJsonText } from "../../parts/parse-json-text.ts";
 import { Sentence } from "../../parts/permission-list.tsx";
 import { useToast } from "../../parts/toast.tsx";
 
@@ -123,7 +123,7 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
   };
   const editText = (next: string) => {
     setTyped(next);
-    const parsed = parseJson(next);
+    const parsed = parseJsonText(next);
     if (parsed.problem === null) draft.edit(parsed.value as Policy);
     setProblem(parsed.problem);
   };
@@ -217,7 +217,7 @@ function ExplainCard() {
   const [context, setContext] = useState<string | null>(null);
   const [role, setRole] = useState<string | null>(null);
   const [channel, setChannel] = useState("");
-  const parsed = input.trim() === "" ? null : parseJson(input);
+  const parsed = input.trim() === "" ? null : parseJsonText(input);
   const problem = parsed?.problem ?? null;
   const explain = useMutation({
     mutationFn: () =>

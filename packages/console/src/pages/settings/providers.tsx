@@ -1,11 +1,5 @@
 /** Instances of provider plugins. The active one serves the agent's model calls. */
-import {
-  isObject,
-  isSecretConfigKey,
-  type Json,
-  type JsonObject,
-  type ProviderView,
-} from "@backplane/contract";
+import { isObject, type Json, type JsonObject, type ProviderView } from "@backplane/contract";
 import { Button, Checkbox, Group, Modal, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
@@ -257,12 +251,7 @@ function ProviderDialog({ provider, onClose }: { provider: ProviderView | null; 
         {schema === null ? (
           <p className={layout.dimmed}>This provider has no settings.</p>
         ) : (
-          <SchemaForm
-            label="Settings"
-            schema={withWriteOnlySecrets(schema)}
-            value={config}
-            onChange={setConfig}
-          />
+          <SchemaForm label="Settings" named_secrets schema={schema} value={config} onChange={setConfig} />
         )}
         <Checkbox
           label="Allow connections to this machine or a private network"
@@ -299,14 +288,4 @@ function changedFields(before: JsonObject, after: JsonObject): JsonObject {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   const changed = [...keys].filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
   return Object.fromEntries(changed.map((key) => [key, after[key] ?? null]));
-}
-
-/** Marks the fields whose names indicate a secret as write-only. */
-function withWriteOnlySecrets(schema: JsonObject): JsonObject {
-  const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonObject>);
-  const masked = properties.map(([name, field]) => [
-    name,
-    isSecretConfigKey(name) ? { ...field, writeOnly: true } : field,
-  ]);
-  return { ...schema, properties: Object.fromEntries(masked) as JsonObject };
 }

@@ -17,7 +17,9 @@ import {
 import { useMemo } from "react";
 import { Icon, type IconName } from "../icon.tsx";
 import { describeOptions } from "./describe-options.ts";
+import { markSecrets } from "./mark-secrets.ts";
 import styles from "./schema-form.module.css";
+import { SecretWidget } from "./secret-widget.tsx";
 import { matchesOption, schemaProblems } from "./validate-schema.ts";
 
 export interface FormViewProps {
@@ -25,6 +27,8 @@ export interface FormViewProps {
   value: Json;
   onChange: (value: Json) => void;
   disabled?: boolean;
+  /** Whether the name of a field can indicate a secret, as in settings. */
+  named_secrets?: boolean;
   /** Prefix of the ids of the fields. */
   id: string;
 }
@@ -54,8 +58,12 @@ const NO_DEFAULTS = {
   allOf: "skipDefaults",
 } as const;
 
-export default function FormView({ schema, value, onChange, disabled = false, id }: FormViewProps) {
-  const described = useMemo(() => describeOptions(schema) as RJSFSchema, [schema]);
+export default function FormView(props: FormViewProps) {
+  const { schema, value, onChange, disabled = false, named_secrets = false, id } = props;
+  const described = useMemo(
+    () => describeOptions(markSecrets(schema, named_secrets)) as RJSFSchema,
+    [schema, named_secrets],
+  );
   return (
     <Form
       className={styles.form ?? ""}
@@ -65,6 +73,7 @@ export default function FormView({ schema, value, onChange, disabled = false, id
       formData={value}
       validator={VALIDATOR}
       templates={TEMPLATES}
+      widgets={WIDGETS}
       tagName="div"
       disabled={disabled}
       liveValidate="onChange"
@@ -80,6 +89,7 @@ export default function FormView({ schema, value, onChange, disabled = false, id
 }
 
 const UI = { "ui:options": { label: true } };
+const WIDGETS = { PasswordWidget: SecretWidget };
 
 interface FormIconButtonProps extends IconButtonProps {
   symbol: IconName;

@@ -4,6 +4,7 @@ import { SegmentedControl, Textarea } from "@mantine/core";
 import { lazy, Suspense, useEffect, useId, useState } from "react";
 import { JsonView } from "../json-view.tsx";
 import { ListSkeleton } from "../list-skeleton.tsx";
+import { parseJsonText } from "../parse-json-text.ts";
 import styles from "./schema-form.module.css";
 
 const FormView = lazy(() => import("./form-view.tsx"));
@@ -15,13 +16,16 @@ export interface SchemaFormProps {
   value: Json;
   onChange: (value: Json) => void;
   disabled?: boolean;
+  /** True for settings, in which a name such as `api_key` indicates a secret. */
+  named_secrets?: boolean;
   /** The tool as it is offered to models; without it, that view is not offered. */
   model?: { name: string; description: string; token_cost: number } | undefined;
 }
 
 type View = "form" | "json" | "model";
 
-export function SchemaForm({ label, schema, value, onChange, disabled = false, model }: SchemaFormProps) {
+export function SchemaForm(props: SchemaFormProps) {
+  const { label, schema, value, onChange, disabled = false, named_secrets = false, model } = props;
   const id = useId();
   const [view, setView] = useState<View>("form");
   if (schema === null)
@@ -42,7 +46,7 @@ export function SchemaForm({ label, schema, value, onChange, disabled = false, m
       />
       {view === "form" && (
         <Suspense fallback={<ListSkeleton />}>
-          <FormView id={id} schema={schema} value={value} onChange={onChange} disabled={disabled} />
+          <FormView {...{ id, schema, value, onChange, disabled, named_secrets }} />
         </Suspense>
       )}
       {view === "json" && <JsonEditor label={label} value={value} onChange={onChange} disabled={disabled} />}
@@ -75,13 +79,9 @@ export function JsonEditor({ label, value, onChange, disabled }: JsonEditorProps
   }, [value]);
   const edit = (next: string) => {
     setText(next);
-    try {
-      const parsed = JSON.parse(next) as Json;
-      setProblem(null);
-      onChange(parsed);
-    } catch (error) {
-      setProblem(`This is not valid JSON: ${(error as Error).message}`);
-    }
+    const parsed = parseJsonText(next);
+    setProblem(parsed.problem);
+    if (parsed.problem === null) onChange(parsed.value);
   };
   return (
     <Textarea

@@ -91,7 +91,7 @@ const DATA = new Set(["const", "default", "enum", "examples", "required"]);
 /** Keywords whose value maps names to schemas: a name is not a keyword. */
 const MAPS = new Set(["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"]);
 
-function mapSchemas(schema: Json, change: (schema: JsonObject) => JsonObject): Json {
+export function mapSchemas(schema: Json, change: (schema: JsonObject) => JsonObject): Json {
   if (Array.isArray(schema)) return schema.map((item) => mapSchemas(item, change));
   if (!isObject(schema)) return schema;
   const mapped_keywords = Object.entries(schema as JsonObject).map(([keyword, value]) => {
