@@ -32,6 +32,22 @@ verifies("author.test", "runs the author's cases and reports the differences", a
   }
 });
 
+verifies(
+  "author.test",
+  "reports a case once if its process also breaks a rule after the result",
+  async () => {
+    const cases = CASES.slice(0, 2).map((each) => ({ ...each, secrets: { api_key: "made-up-and-long" } }));
+    const report = await suite.run(createPluginFolder("side.py", "logs-secret", { cases }));
+    const results = report.results.filter(({ id }) => /^case:|^secrets/.test(id));
+    expect(results.map(({ id, status }) => `${id} ${status}`)).toEqual([
+      "secrets.hidden failed",
+      "case:counts passed",
+      "case:counts wrongly failed",
+    ]);
+    expect(JSON.stringify(report)).not.toContain("made-up-and-long");
+  },
+);
+
 test("rejects a case with an unknown export or an unknown field", async () => {
   const folder = (value: unknown) => createPluginFolder("plugin.py", "", { cases: value });
   const expectations: [unknown, string][] = [
