@@ -3,6 +3,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { BackplaneError, diskFault, type TrustedKey } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
+import { listAll } from "../context/page.ts";
 import type { Cell } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 
@@ -71,9 +72,9 @@ function describePeriod({ not_before, not_after }: TrustedKey): string {
   return `${not_before === null ? "" : ` from ${not_before}`}${not_after === null ? "" : ` until ${not_after}`}`;
 }
 
-/** Reads one page, because an org has few signing keys. */
 export async function listSigningKeys(context: CommandContext): Promise<TrustedKey[]> {
-  return (await context.client().trusted_keys.list({ limit: 100 })).items;
+  const { trusted_keys } = context.client();
+  return await listAll((page) => trusted_keys.list(page));
 }
 
 export function signingKeyCells(key: TrustedKey): Cell[] {

@@ -18,18 +18,19 @@ export function addPageFlags(command: Command): Command {
 /** The largest page that every list of the API returns. */
 const PAGE_LIMIT = 500;
 
-/** Fetches every item of a list, page by page. */
+/** Fetches every item of a list, page by page, or all pages up to the first that contains an item to `stopAt`. */
 export async function listAll<T>(
   fetchPage: (page: {
     limit: number;
     after?: string;
   }) => Promise<{ items: readonly T[]; next: string | null }>,
+  stopAt: (item: T) => boolean = () => false,
 ): Promise<T[]> {
   const all: T[] = [];
   for (let after: string | null = null; ; ) {
     const { items, next } = await fetchPage({ limit: PAGE_LIMIT, ...(after === null ? {} : { after }) });
     all.push(...items);
-    if (next === null) return all;
+    if (next === null || items.some(stopAt)) return all;
     after = next;
   }
 }

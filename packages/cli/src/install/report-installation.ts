@@ -16,6 +16,7 @@ import { reportVersionChange } from "../bindings/report-changes.ts";
 import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
+import { listAll } from "../context/page.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 interface InstalledPackage {
@@ -216,8 +217,9 @@ async function findOlderBinding(
   { package_id, version }: Package,
   export_id: string,
 ): Promise<Binding | undefined> {
-  const bindings = await ifAllowed(context.client().bindings.list({ package_id }));
-  return bindings?.items.find(
+  const { bindings } = context.client();
+  const all_bindings = await ifAllowed(listAll((page) => bindings.list({ package_id, ...page })));
+  return all_bindings?.find(
     (binding) => binding.export_id === export_id && binding.package_version !== version,
   );
 }

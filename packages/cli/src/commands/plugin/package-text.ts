@@ -10,6 +10,7 @@ import {
   type SignatureState,
 } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
+import { listAll } from "../../context/page.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
 
 export interface BoundTools {
@@ -46,8 +47,9 @@ export function verifiedCell({ signature, provenance }: Pick<Package, "signature
 export async function readBoundTools(context: CommandContext, installed: Package): Promise<BoundTools[]> {
   if (!isSelfDescribing(installed.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();
-  const { items } = await bindings.list({ package_id: installed.package_id });
-  const version_bindings = items.filter(({ package_version }) => package_version === installed.version);
+  const { package_id, version } = installed;
+  const all_bindings = await listAll((page) => bindings.list({ package_id, ...page }));
+  const version_bindings = all_bindings.filter(({ package_version }) => package_version === version);
   return await Promise.all(
     version_bindings.map(async (binding) => ({
       binding,

@@ -2,7 +2,7 @@
  * `session chat`: an interactive chat, or messages that a script sends one after another. Exit code for a script:
  * 0 answered, 1 the turn failed, 3 an approval was rejected or not answered, 130 interrupted.
  */
-import { BackplaneError, codeOf, type Session } from "@backplane/contract";
+import { BackplaneError, codeOf, type Run, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { runScriptedChat } from "../../chat/scripted-chat.ts";
 import { runTerminalChat } from "../../chat/terminal-chat.ts";
@@ -10,6 +10,7 @@ import { collectValues, wholeNumber } from "../../command-line/parse-flags.ts";
 import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { listAll } from "../../context/page.ts";
 import { canAsk } from "../../terminal/prompts.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
@@ -19,9 +20,6 @@ interface ChatOptions extends WorkspaceOptions {
   message?: string[];
   timeout?: number;
 }
-
-/** The newest runs may belong to sub-agents. */
-const RUNS_SEARCHED = 100;
 
 const HELP = `
 At a terminal: Ctrl-C ends the turn; Ctrl-C twice within 2 s or Ctrl-D leaves the chat; /help lists the commands.
@@ -87,8 +85,10 @@ async function findLastSession(
     });
   }
   const { runs, sessions } = context.client();
-  const { items } = await runs.list({ ...workspaceOf(options), limit: RUNS_SEARCHED });
-  const last = items.find(({ parent_run_id }) => parent_run_id === null);
+  const isTopLevel = ({ parent_run_id }: Run) => parent_run_id === null;
+  // The newest come first; a harness may have started many runs since.
+  const searched = await listAll((page) => runs.list({ ...workspaceOf(options), ...page }), isTopLevel);
+  const last = searched.find(isTopLevel);
   if (last === undefined) {
     throw new BackplaneError("session.not_found", "There is no recent session to continue.", {
       fix: "backplane session list, then backplane session chat ID",

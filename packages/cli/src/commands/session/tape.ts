@@ -8,12 +8,12 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { addWorkspaceFlag, type WorkspaceOptions, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { listAll } from "../../context/page.ts";
 import { runUntilInterrupted } from "../../terminal/io.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
 const PAGE_SIZE = 500;
-const CHILDREN_PAGE = 200;
 
 export function addTapeCommands(session: Command, toAction: ToAction): void {
   const sinceFlag = (command: Command) =>
@@ -49,9 +49,9 @@ async function show(context: CommandContext, options: TapeOptions & { entries?: 
     for (const entry of entries) out.line(entry, () => entryLine(entry));
     return undefined;
   }
-  const approvals = await listSessionApprovals(context, id);
-  const { items } = await client.sessions.list({ ...workspaceOf(options), limit: CHILDREN_PAGE });
-  const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
+  const approvals = await listSessionApprovals(context, session);
+  const sessions = await listAll((page) => client.sessions.list({ ...workspaceOf(options), ...page }));
+  const children = sessions.filter((item) => item.parent_session_id === id).map((item) => item.id);
   const lines = [formatHead(session, children), ...formatTranscript(context, entries, approvals)];
   out.data(null, () => lines.join("\n"));
   return undefined;
