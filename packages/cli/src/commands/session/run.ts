@@ -1,6 +1,13 @@
 /** `run`: single turns and runs of harnesses, for scripts that manage session ids themselves. */
 import type { RunBody } from "@backplane/client";
-import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run, type Session } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  RISK_CONTEXTS,
+  type RiskContext,
+  type Run,
+  type Session,
+} from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { AnswerText } from "../../chat/answer-text.ts";
 import { chatEventText } from "../../chat/chat-event-text.ts";
@@ -16,7 +23,6 @@ import { addPageFlags, type PageFlags, showPage } from "../../context/page.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
-
 import { buildHarness, type HarnessFlags, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
 
 const MAX_INPUT_CHARS = 60;
@@ -132,11 +138,14 @@ async function startHarness(context: CommandContext, options: StartOptions, body
   }
 }
 
-function getOrCreateSession(context: CommandContext, options: StartOptions): Promise<Session> {
+async function getOrCreateSession(context: CommandContext, options: StartOptions): Promise<Session> {
   const { sessions } = context.client();
-  return sessions
-    .get(options.session, workspaceOf(options))
-    .catch(() => sessions.create({ session_id: options.session, ...workspaceOf(options) }));
+  try {
+    return await sessions.get(options.session, workspaceOf(options));
+  } catch (error) {
+    if (codeOf(error) !== "session.not_found") throw error;
+    return await sessions.create({ session_id: options.session, ...workspaceOf(options) });
+  }
 }
 
 async function resume(
