@@ -7,6 +7,7 @@ import { errorLines } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";
 import type { CommandContext } from "../context/context.ts";
+import { retryRead } from "../context/retry-read.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 import { chatEventText } from "./chat-event-text.ts";
 import type { ChatEvent } from "./chat-events.ts";
@@ -22,6 +23,7 @@ export async function runScriptedChat(
   const { out, io } = context;
   const names = new Map<string, string>();
   const timers: NodeJS.Timeout[] = [];
+  const ended = new AbortController();
   let unanswered_id: string | null = null;
   let interrupted = false;
   const conversation = new Conversation(
@@ -38,10 +40,7 @@ export async function runScriptedChat(
     },
   );
   const giveUp = async ({ id }: Approval) => {
-    const now = await context
-      .client()
-      .approvals.get(id)
-      .catch(() => null);
+    const now = await retryRead(() => context.client().approvals.get(id), { signal: ended.signal });
     if (now?.status !== "pending" || unanswered_id !== null) return;
     unanswered_id = id;
     await conversation.interrupt();
@@ -64,6 +63,7 @@ export async function runScriptedChat(
       if (exit !== EXIT.ok) break;
     }
   } finally {
+    ended.abort();
     for (const timer of timers) clearTimeout(timer);
     stopListening();
     await conversation.close();

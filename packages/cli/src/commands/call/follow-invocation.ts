@@ -6,6 +6,7 @@
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { retryRead } from "../../context/retry-read.ts";
 import type { StatusHandle } from "../../terminal/status-line.ts";
 import { eventLine } from "./invocation-text.ts";
 
@@ -32,6 +33,7 @@ export async function followInvocation(
   const { io, out } = context;
   const client = context.client();
   const stop = new AbortController();
+  const ended = new AbortController();
   const timers: NodeJS.Timeout[] = [];
   let id: string | undefined;
   let gave_up: FollowedInvocation["gave_up"] = null;
@@ -52,7 +54,9 @@ export async function followInvocation(
     cancel();
   });
   const limitApprovalWait = async () => {
-    if (id === undefined || !(await isAwaitingApproval(context, id))) return;
+    // A call that was approved in time is limited only by the gateway's own deadline, so the state has to be known.
+    const now = await retryRead(() => client.invocations.get(id!), { signal: ended.signal });
+    if (now?.status !== "waiting_approval") return;
     gave_up ??= "approval_wait";
     cancel();
   };
@@ -77,18 +81,9 @@ export async function followInvocation(
     }
     return { invocation: await client.invocations.get(id), gave_up };
   } finally {
+    ended.abort();
     for (const timer of timers) clearTimeout(timer);
     stopListening();
     wait?.end();
   }
-}
-
-/**
- * Also true if the record cannot be read. A call that was approved in time is limited only by the gateway's own
- * deadline.
- */
-async function isAwaitingApproval(context: CommandContext, id: string): Promise<boolean> {
-  const read = context.client().invocations.get(id);
-  const now = await read.catch(() => null);
-  return now === null || now.status === "waiting_approval";
 }
