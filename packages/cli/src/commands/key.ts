@@ -162,10 +162,15 @@ const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000
 
 export function parseExpiry(text: string, now: number): string {
   const duration = /^(\d{1,5})([mhd])$/.exec(text);
-  if (duration !== null) return new Date(now + Number(duration[1]) * UNIT_MS[duration[2]!]!).toISOString();
-  const time = /^\d{4}-\d{2}-\d{2}T/.test(text) ? Date.parse(text) : Number.NaN;
-  if (!Number.isNaN(time) && time > now) return new Date(time).toISOString();
-  throw new BackplaneError("cli.usage", `--expires ${text} is not a time in the future.`, {
+  const time =
+    duration !== null
+      ? now + Number(duration[1]) * UNIT_MS[duration[2]!]!
+      : /^\d{4}-\d{2}-\d{2}T/.test(text)
+        ? Date.parse(text)
+        : Number.NaN;
+  if (time > now) return new Date(time).toISOString();
+  const reason = Number.isNaN(time) ? "neither a duration nor a time" : "not in the future";
+  throw new BackplaneError("cli.usage", `--expires ${text} is ${reason}.`, {
     fix: "--expires 90d, or --expires 2030-01-31T00:00:00Z",
   });
 }

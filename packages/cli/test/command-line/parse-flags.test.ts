@@ -72,7 +72,9 @@ describe("flags", () => {
     expect(parseExpiry("90d", now)).toBe("2030-04-01T00:00:00.000Z");
     expect(parseExpiry("12h", now)).toBe("2030-01-01T12:00:00.000Z");
     expect(parseExpiry("2030-02-01T00:00:00+01:00", now)).toBe("2030-01-31T23:00:00.000Z");
-    for (const text of ["soon", "2029-12-31T00:00:00Z", "5", "2031"])
-      expect(() => parseExpiry(text, now)).toThrow("is not a time in the future");
+    for (const text of ["2029-12-31T00:00:00Z", "2030-01-01T00:00:00Z", "0d"])
+      expect(() => parseExpiry(text, now), text).toThrow(`--expires ${text} is not in the future.`);
+    for (const text of ["soon", "5", "2031", "2031-13-01T00:00:00Z", "90 d", ""])
+      expect(() => parseExpiry(text, now), text).toThrow(`${text} is neither a duration nor a time.`);
   });
 });
