@@ -1,4 +1,5 @@
 /** The flags that set settings of a binding, for `binding create`, `binding set` and `plugin install --bind`. */
+import { posix } from "node:path";
 import {
   BackplaneError,
   type BindingPolicy,
@@ -11,6 +12,7 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import {
+  type MountFlag,
   parseIdleTimeout,
   parseList,
   parseMount,
@@ -22,6 +24,7 @@ import {
   wholeNumber,
 } from "../command-line/parse-flags.ts";
 import type { CommandContext } from "../context/context.ts";
+import { resolveGatewayPath } from "../context/gateway-path.ts";
 import { canAsk, readHidden } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
 
@@ -45,7 +48,7 @@ export interface BindingOptions extends ServerOptions {
   percent?: number;
   capabilities?: string[];
   /** false with --no-mount. */
-  mount?: Mount[] | false;
+  mount?: MountFlag[] | false;
   hostTarget?: boolean;
   /** false with --no-sampling. */
   sampling?: NonNullable<BindingPolicy["sampling"]> | boolean;
@@ -82,7 +85,7 @@ export function addBindingFlags(command: Command): Command {
     .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", parseList)
     .option(
       "--mount <folder[:target][:rw]>",
-      "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable",
+      "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable; ~ and relative paths need the gateway of this home",
       parseMount,
     )
     .option(
@@ -116,7 +119,7 @@ export async function readBindingSettings(
   options: BindingOptions,
   current: JsonObject = {},
 ): Promise<BindingFlagSettings> {
-  const policy = policyFromFlags(options);
+  const policy = policyFromFlags(context, options);
   const config =
     options.config === undefined ? null : await readJsonObject(context.io, "--config", options.config);
   const server = serverConfig(options, config ?? current);
@@ -140,17 +143,24 @@ export function mergeSettings(
   };
 }
 
-function policyFromFlags(options: BindingOptions): BindingPolicy {
+function policyFromFlags(context: CommandContext, options: BindingOptions): BindingPolicy {
   return {
     ...(options.class === undefined ? {} : { class: options.class }),
     ...approvalPolicy(options.approval),
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
-    ...(options.mount === undefined ? {} : { mounts: options.mount || [] }),
+    ...(options.mount === undefined
+      ? {}
+      : { mounts: (options.mount || []).map((mount) => resolveMount(context, mount)) }),
     ...(options.hostTarget === undefined ? {} : { host_target: options.hostTarget }),
     ...samplingPolicy(options.sampling),
   };
+}
+
+function resolveMount(context: CommandContext, { folder, target, writable }: MountFlag): Mount {
+  const source = resolveGatewayPath(context, folder, `--mount ${folder}`);
+  return { source, target: target ?? posix.join("/data", posix.basename(source)), writable };
 }
 
 /** With --no-sampling the field is undefined: this overrides the current value, and the request omits the field. */

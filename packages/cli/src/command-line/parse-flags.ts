@@ -1,7 +1,4 @@
 /** Parses and checks flag values. An invalid value is a usage error that names the flag. */
-import { homedir } from "node:os";
-import { basename, join, resolve } from "node:path";
-import type { Mount } from "@backplane/contract";
 import { InvalidArgumentError } from "commander";
 
 export function wholeNumber(flag: string, min: number, max: number): (text: string) => number {
@@ -87,15 +84,21 @@ export function parseIdleTimeout(text: string): number {
   throw new InvalidArgumentError("--idle-timeout takes seconds, up to 86400, or never.");
 }
 
-/** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */
-export function parseMount(text: string, previous: Mount[] | false = []): Mount[] {
+/** A folder as the user wrote it, and where it is mounted, if the user specified that. */
+export interface MountFlag {
+  folder: string;
+  target?: string;
+  writable: boolean;
+}
+
+/** Collects `folder[:target][:rw]`. The folder is on the gateway's machine, so it is resolved with the gateway's URL. */
+export function parseMount(text: string, previous: MountFlag[] | false = []): MountFlag[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
   if (folder === "" || more.length > 0) {
     throw new InvalidArgumentError("--mount takes FOLDER[:TARGET][:rw], as in ~/notes:/data:rw.");
   }
-  const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
-  return [...(previous || []), { source, target: target ?? join("/data", basename(source)), writable }];
+  return [...(previous || []), { folder, ...(target === undefined ? {} : { target }), writable }];
 }
 
 /** `1000` or `1000:20`: tokens per request and requests per hour. */

@@ -1,10 +1,10 @@
 /** `workspace`: folders on the gateway's machine whose tool files are offered after the operator has reviewed them. */
-import { resolve } from "node:path";
-import { BackplaneError, type WorkspaceReview } from "@backplane/contract";
+import { BackplaneError, codeOf, type WorkspaceReview } from "@backplane/contract";
 import type { Command } from "commander";
 import { reportLoadErrors, reportTools } from "../bindings/report-tools.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
+import { resolveGatewayPath } from "../context/gateway-path.ts";
 import { showRows } from "../context/page.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
@@ -44,8 +44,8 @@ export function addWorkspaceCommands(program: Command, toAction: ToAction): void
 async function trust(context: CommandContext, options: { watch?: boolean }, dir: string): Promise<undefined> {
   const { io, flags, out } = context;
   const client = context.client();
-  const path = resolve(io.cwd, dir);
-  const review = await client.workspaces.review(path);
+  const path = resolveGatewayPath(context, dir, dir);
+  const review = await reviewFolder(context, path);
   // Checked after the review, so that an invalid folder is reported even if no prompt is possible.
   assertConfirmable(io, flags);
   const { changes, digest } = review;
@@ -80,12 +80,23 @@ async function list(context: CommandContext): Promise<undefined> {
 }
 
 async function show(context: CommandContext, _options: object, dir: string): Promise<undefined> {
-  const { io, out } = context;
-  const review = await context.client().workspaces.review(resolve(io.cwd, dir));
+  const { out } = context;
+  const review = await reviewFolder(context, resolveGatewayPath(context, dir, dir));
   out.data(review, () => reviewText(review));
   if (review.trusted !== null) reportLoadErrors(context, review.trusted);
   if (review.changes.length > 0) out.note(`Trust them: backplane workspace trust ${dir}`);
   return undefined;
+}
+
+/** The gateway's error does not contain the path, so it is added here. */
+async function reviewFolder(context: CommandContext, path: string): Promise<WorkspaceReview> {
+  try {
+    return await context.client().workspaces.review(path);
+  } catch (error) {
+    if (codeOf(error) !== "workspace.not_found") throw error;
+    const message = `${path} does not exist on the gateway's machine, or contains no tool files.`;
+    throw new BackplaneError("workspace.not_found", message, { cause: error });
+  }
 }
 
 function reviewText({ path, files, changes, trusted }: WorkspaceReview): string {
@@ -102,8 +113,10 @@ function reviewText({ path, files, changes, trusted }: WorkspaceReview): string 
 async function untrust(context: CommandContext, _options: object, dir: string): Promise<undefined> {
   const { io, flags, out } = context;
   const client = context.client();
-  const path = resolve(io.cwd, dir);
-  const matches = (await client.workspaces.list()).filter((each) => each.path === path || each.id === dir);
+  const folders = await client.workspaces.list();
+  const with_id = folders.filter(({ id }) => id === dir);
+  const path = with_id[0]?.path ?? resolveGatewayPath(context, dir, dir);
+  const matches = with_id.length > 0 ? with_id : folders.filter((each) => each.path === path);
   if (matches.length === 0) {
     throw new BackplaneError("workspace.not_found", `${path} is not trusted.`, {
       fix: "backplane workspace list",

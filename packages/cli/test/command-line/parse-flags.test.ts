@@ -19,15 +19,14 @@ describe("flags", () => {
 
   test("parses folder, target and mode of a mount", () => {
     const first = parseMount("/srv/notes");
-    expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);
+    expect(first).toEqual([{ folder: "/srv/notes", writable: false }]);
     expect(parseMount("/srv/notes:/n:rw", first)[1]).toEqual({
-      source: "/srv/notes",
+      folder: "/srv/notes",
       target: "/n",
       writable: true,
     });
     expect(parseMount("/srv/notes:rw")[0]).toEqual({
-      source: "/srv/notes",
-      target: "/data/notes",
+      folder: "/srv/notes",
       writable: true,
     });
     for (const invalid of ["", ":/n", "/a:/b:/c"]) expect(() => parseMount(invalid)).toThrow("--mount takes");
