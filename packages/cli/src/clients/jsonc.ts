@@ -49,10 +49,11 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
   function skipWhitespaceAndComments(): void {
     for (;;) {
       while (at < text.length && " \t\r\n".includes(text[at]!)) at++;
-      if (text[at] !== "/") return;
+      // The caller reports a slash that starts no comment as the character that it did not expect.
+      if (text[at] !== "/" || !"/*".includes(text[at + 1] ?? " ")) return;
+      if (!comments) fail("comments are not allowed in this file");
       const end = commentEnd(text, at);
       if (end === null) fail("a comment is not closed");
-      if (!comments) fail("comments are not allowed in this file");
       at = end;
     }
   }

@@ -263,6 +263,19 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
   });
 });
 
+test.each([
+  ["/", "an object is expected"],
+  ['{ / "a": 1 }', "a property name in double quotes is expected"],
+  ['{\n"a": /1 }', "line 2 cannot be parsed, a value is expected"],
+  ['{ "a": 1 / }', "a comma or } is expected"],
+  ['{ "a": [1 /] }', "a comma or ] is expected"],
+  ["{} /", "nothing may follow the closing brace"],
+  ["{} /* open", "a comment is not closed"],
+  ["{} /*/", "a comment is not closed"],
+])("reports the reason why %j cannot be parsed", async (text, reason) => {
+  await expect(read("vscode", text)).rejects.toThrow(reason);
+});
+
 test("recognizes an entry as written by `client connect` only if it has a gateway key", () => {
   const claude = findClient("claude");
   const headers = { Authorization: "Bearer bpk_abc" };
