@@ -1,12 +1,12 @@
 /** `plugin pack`: packs a folder into an archive or an OCI image layout. */
 import { existsSync } from "node:fs";
-import { type FileHandle, mkdtemp, open, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, join, resolve } from "node:path";
-import { BackplaneError, diskFault } from "@backplane/contract";
+import { basename, dirname, join, resolve } from "node:path";
 import type { CommandContext } from "../../context/context.ts";
 import { pluginSourceError, statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
+import { moveToNewFolder, newOutputError, unwritableError, writeNewFile } from "./new-output.ts";
 
 export async function packPlugin(
   context: CommandContext,
@@ -20,19 +20,13 @@ export async function packPlugin(
     return await packAsLayout(context, path, resolve(cwd, options.out ?? `${basename(path)}.oci`));
   const file = resolve(cwd, options.out ?? `${basename(path)}.tgz`);
   const { packFolder } = await import("@backplane/supply");
-  const target = await createNewFile(file);
-  try {
-    const packed = await context.out.during(`Packing ${folder}`, () =>
-      packFolder(path, target.createWriteStream()),
-    );
-    context.out.data(
-      { file, digest: packed.digest, size_bytes: packed.size_bytes, files: packed.files },
-      () => `Packed ${packed.files.length} files into ${file} (${packed.digest})`,
-    );
-  } catch (error) {
-    await rm(file, { force: true });
-    throw error;
-  }
+  const packed = await writeNewFile(file, (target) =>
+    context.out.during(`Packing ${folder}`, () => packFolder(path, target.createWriteStream())),
+  );
+  context.out.data(
+    { file, digest: packed.digest, size_bytes: packed.size_bytes, files: packed.files },
+    () => `Packed ${packed.files.length} files into ${file} (${packed.digest})`,
+  );
   context.out.note(`Next: backplane plugin install ${file} --bind`);
   return undefined;
 }
@@ -43,12 +37,17 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
   const signature = readSignatureFile(context.io.cwd, path, undefined);
   const is_tar = out.endsWith(".tar");
   if (existsSync(out)) throw unwritableError(out, "already exists");
-  const layout = is_tar ? await mkdtemp(join(tmpdir(), "backplane-layout-")) : out;
+  // The layout is complete before it gets its name, so a failure never removes what another process has created there.
+  const parent = is_tar ? tmpdir() : dirname(out);
+  const temporary = await mkdtemp(join(parent, ".backplane-layout-")).catch((error: unknown) => {
+    throw newOutputError(error, out);
+  });
   try {
-    const target = is_tar ? join(layout, "layout") : layout;
+    const layout = join(temporary, "layout");
     const packed = await context.out.during(`Packing ${path}`, async () => {
-      const done = await packLayout(path, target, signature === undefined ? [] : [signature]);
-      if (is_tar) await tarLayout(target, (await createNewFile(out)).createWriteStream());
+      const done = await packLayout(path, layout, signature === undefined ? [] : [signature]);
+      if (is_tar) await writeNewFile(out, (target) => tarLayout(layout, target.createWriteStream()));
+      else await moveToNewFolder(layout, out);
       return done;
     });
     const { manifest_digest, digest, size_bytes, files } = packed;
@@ -56,26 +55,9 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
       { file: out, manifest_digest, digest, size_bytes, files },
       () => `Packed ${files.length} files into ${out} (package ${digest}, manifest ${manifest_digest})`,
     );
-  } catch (error) {
-    await rm(out, { recursive: true, force: true });
-    throw error;
   } finally {
-    if (is_tar) await rm(layout, { recursive: true, force: true });
+    await rm(temporary, { recursive: true, force: true });
   }
   context.out.note(`Next: backplane plugin push ${out} oci://HOST/NAME:TAG`);
   return undefined;
-}
-
-/** Never overwrites an archive, because its digest may have been published. */
-async function createNewFile(file: string): Promise<FileHandle> {
-  try {
-    return await open(file, "wx");
-  } catch (error) {
-    const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    throw diskFault(error, file) ?? unwritableError(file, exists ? "already exists" : "cannot be written");
-  }
-}
-
-function unwritableError(file: string, reason: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${file} ${reason}.`, { fix: "Choose another file with -o FILE." });
 }
