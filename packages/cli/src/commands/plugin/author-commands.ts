@@ -52,7 +52,8 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
     .option("--insecure", "reach the registry without TLS; loopback needs no flag")
     .addHelpText(
       "after",
-      "\nLogins are those of `docker login` (~/.docker/config.json and its credential helpers).\n",
+      "\nLogins are those of `docker login` (~/.docker/config.json) and `podman login` ($REGISTRY_AUTH_FILE, or\n" +
+        "$XDG_RUNTIME_DIR/containers/auth.json), with their credential helpers.\n",
     )
     .action(toAction(pushPlugin));
   plugin

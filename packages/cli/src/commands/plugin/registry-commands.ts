@@ -1,6 +1,6 @@
 /** `plugin push` and `plugin pull`: copy packages between this machine and an OCI registry, without a gateway. */
 import { createWriteStream, existsSync } from "node:fs";
-import { copyFile, mkdtemp, rename, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -8,8 +8,9 @@ import type { HostPlatform, RegistryClient } from "@backplane/supply";
 import type { CommandContext } from "../../context/context.ts";
 import { statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
-import { readDockerLogin } from "./docker-config.ts";
+import { moveToNewFile, moveToNewFolder, unwritableError } from "./new-output.ts";
 import { createAddressLookup } from "./registry-addresses.ts";
+import { findRegistryLogin } from "./registry-login.ts";
 
 export interface RegistryFlags {
   insecure?: boolean;
@@ -40,7 +41,7 @@ export async function pushPlugin(
     );
     const artifact = await supply.readPluginArtifact(store, hostPlatform());
     supply.requireSameSource(reference, artifact.source, options.acceptSource === true);
-    await withClient(context, reference.registry, options, async (client) => {
+    await withClient(context, reference, options, async (client) => {
       const pushed = await context.out.during(`Uploading to ${reference.registry}`, () =>
         supply.pushLayout(client, dir, store, reference, signature === undefined ? [] : [signature]),
       );
@@ -74,14 +75,11 @@ export async function pullPlugin(
     context.io.cwd,
     options.out ?? `${last}-${reference.tag ?? reference.digest!.slice(7, 19)}.oci`,
   );
-  if (existsSync(out))
-    throw new BackplaneError("cli.usage", `${out} already exists and is not overwritten.`, {
-      fix: "-o OTHER",
-    });
+  if (existsSync(out)) throw unwritableError(out, "already exists");
   // The temporary folder is on the file system of the result, so that one rename completes the download.
   await inTemporaryFolder(dirname(out), async (temporary) => {
     const layout = join(temporary, "layout");
-    await withClient(context, reference.registry, options, async (client) => {
+    await withClient(context, reference, options, async (client) => {
       const pulled = await context.out.during(`Downloading from ${reference.registry}`, () =>
         supply.pullLayout(client, reference, layout, hostPlatform()),
       );
@@ -89,8 +87,8 @@ export async function pullPlugin(
       if (/\.(tgz|tar\.gz)$/.test(out))
         await copyFile(join(layout, "blobs", pulled.layer.digest.replace(":", "/")), draft);
       else if (out.endsWith(".tar")) await supply.tarLayout(layout, createWriteStream(draft));
-      else await rename(layout, draft);
-      await rename(draft, out);
+      const is_file = existsSync(draft);
+      await (is_file ? moveToNewFile(draft, out) : moveToNewFolder(layout, out));
       const { manifest_digest, digest, package_id, version } = pulled;
       context.out.data(
         { out, manifest_digest, digest, package_id, version, signatures: pulled.signatures.length },
@@ -103,13 +101,13 @@ export async function pullPlugin(
 
 async function withClient(
   { io }: CommandContext,
-  registry: string,
+  { registry, repository }: { registry: string; repository: string },
   { insecure }: RegistryFlags,
   work: (client: RegistryClient) => Promise<void>,
 ): Promise<void> {
   const { createRegistryClient } = await import("@backplane/supply");
   const client = createRegistryClient({
-    credentials: (host) => readDockerLogin(host, io.env),
+    credentials: (host) => findRegistryLogin(host, repository, io.env),
     addresses: createAddressLookup(registry),
     insecure: insecure === true ? [registry] : [],
   });
