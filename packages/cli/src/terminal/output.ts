@@ -1,6 +1,6 @@
 /** Prints data on stdout (one JSON document with --json) and everything else on stderr. */
 import type { Io } from "./io.ts";
-import { plainLine } from "./plain-text.ts";
+import { jsonLine, plainLine } from "./plain-text.ts";
 import { createStatusLine, type StatusLine } from "./status-line.ts";
 
 export type Color = "red" | "green" | "yellow" | "bold" | "dim";
@@ -30,7 +30,7 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
   const status = createStatusLine(io, { shown: !json && !quiet });
   const data = (value: unknown, text: () => string) => {
     status.clear();
-    const printed = json ? JSON.stringify(value) : text();
+    const printed = json ? jsonLine(value) : text();
     if (printed !== "") io.stdout.write(printed.endsWith("\n") ? printed : `${printed}\n`);
   };
   return {

@@ -1,9 +1,12 @@
 /**
  * Sanitizes untrusted text for the terminal: escape sequences and control characters would let a plugin rewrite the
- * text that the operator sees. JSON output is not sanitized; JSON itself escapes ESC and the other C0 controls.
+ * text that the operator sees. JSON output keeps its value: such characters are written as JSON escapes.
  */
 import { stripVTControlCharacters } from "node:util";
 import { sanitizeText } from "@backplane/contract";
+
+/** Characters that JSON does not escape and that change what a terminal shows: C1 controls and bidirectional controls. */
+const UNESCAPED_CONTROLS = /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** Control characters except line break and tab, and the characters that override text direction. */
 const CONTROLS = /[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/gu;
@@ -19,6 +22,11 @@ export function plainText(text: string): string {
 /** Puts text on one line and marks invisible characters. */
 export function plainLine(text: string): string {
   return sanitizeText(plainText(text.replace(/\s*[\r\n]+\s*/g, " · "))).trim();
+}
+
+/** One line of JSON. JSON itself escapes ESC and the other C0 controls. */
+export function jsonLine(value: unknown): string {
+  return JSON.stringify(value).replace(UNESCAPED_CONTROLS, escapeCharacter);
 }
 
 /** The exact value, for someone who approves it: invisible characters are written as JSON escapes. */

@@ -12,6 +12,15 @@ describe("output", () => {
     expect(io.err()).toBe("hint\n");
   });
 
+  test("escapes C1 and bidirectional controls in JSON without changing its value", () => {
+    const io = captureIo({ tty: true });
+    const value = { a: "x\u009b31my\u202ez\u2066\u200f\u061c\u007f ü 漢", "\u0085": 1 };
+    createOutput(io, { json: true }).data(value, () => "never");
+    expect(io.out()).toContain('"x\\u009b31my\\u202ez\\u2066\\u200f\\u061c\\u007f ü 漢"');
+    expect(io.out().trimEnd()).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    expect(JSON.parse(io.out())).toEqual(value);
+  });
+
   test("prints data but no notes with --quiet", () => {
     const io = captureIo();
     const out = createOutput(io, { quiet: true });
