@@ -91,7 +91,9 @@ function replaceFieldNames(remedy: string, details: Record<string, unknown>): st
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
   "package.bound": ({ bindings }) => commandForFirst(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",
-  // The remedy in the error table is about HTTP headers.
+  // The remedy in the error table is about HTTP routes.
+  "run.not_found": () => "backplane run list",
+  // This one is about HTTP headers.
   "request.precondition": () =>
     "Someone else changed it at the same time. Review it, then run the command again.",
   "secret.in_use": ({ used_by }) => commandForFirst(used_by, "backplane binding set --unset-secret SLOT"),
@@ -108,7 +110,10 @@ function commandForFirst(ids: unknown, command: string): string | undefined {
 /** The second line is never empty and never repeats the first. */
 function reasonText(failure: ErrorReport, description: string): string {
   const issues = issuesText(failure);
-  const message = repeatsFirstIssue(failure) ? "" : stripDescription(failure.message, description);
+  const own_message = repeatsFirstIssue(failure) ? "" : stripDescription(failure.message, description);
+  const requested = failure.details?.requested;
+  const message =
+    own_message === "" && typeof requested === "string" ? `${requested} was not found.` : own_message;
   const parts = message === "" ? [] : [message];
   if (issues !== "" && !message.includes(issues)) parts.push(issues);
   if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);

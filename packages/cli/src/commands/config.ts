@@ -4,6 +4,7 @@
  */
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
+import { similarNames } from "../command-line/similar-names.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { showRows } from "../context/page.ts";
@@ -68,6 +69,7 @@ async function set(
   const written = await client.config.set(key, value);
   context.out.data(written, () => `Set ${key}`);
   noteDropped(context, written.dropped ?? []);
+  noteMisspelled(context, key);
   return undefined;
 }
 
@@ -79,6 +81,19 @@ function noteDropped({ out }: CommandContext, dropped: readonly string[]): void 
     );
   }
 }
+
+/** Plugins and adapters may read any key, so a key that only resembles one of the gateway is accepted. */
+function noteMisspelled({ out }: CommandContext, key: string): void {
+  const [name = "", ...rest] = key.split(".");
+  if (GATEWAY_KEYS.includes(name)) return;
+  const [similar] = similarNames(name, GATEWAY_KEYS);
+  if (similar === undefined) return;
+  const meant = [similar, ...rest].join(".");
+  out.note(`The gateway does not read ${key}. Did you mean ${meant}? To undo: backplane config unset ${key}`);
+}
+
+/** The first segments of the keys that the gateway reads itself. */
+const GATEWAY_KEYS = ["kernel", "plugin", "provider", "providers"];
 
 async function unset(context: CommandContext, _options: object, key: string): Promise<undefined> {
   if (configPrefixOf(key) !== null) {

@@ -20,6 +20,7 @@ import {
 import { type Command, Option } from "commander";
 import { ifAllowed } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
+import { similarNames } from "../command-line/similar-names.ts";
 import { toolPattern } from "../command-line/tool-pattern.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
@@ -135,7 +136,8 @@ async function set(
 async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {
-    const { policy: current, generation } = await policy.get(level);
+    const { policy: current, generation, effective } = await policy.get(level);
+    assertKnownField(field, Object.keys(effective ?? {}));
     const patch = buildPatch(current as JsonObject, field, value);
     try {
       return await policy.patch(patch, { level, generation });
@@ -146,6 +148,16 @@ async function setField(context: CommandContext, level: PolicyLevel, field: stri
 }
 
 const MAX_ATTEMPTS = 20;
+
+function assertKnownField(field: string, known: readonly string[]): void {
+  const [name = ""] = field.split(".", 1);
+  if (known.length === 0 || known.includes(name)) return;
+  const similar = similarNames(name, known);
+  const hint = similar.length === 0 ? "" : ` Did you mean ${similar.join(" or ")}?`;
+  throw new BackplaneError("cli.usage", `${name} is not a field of the policy.${hint}`, {
+    fix: `Use one of: ${known.join(", ")}. See: backplane policy set --help`,
+  });
+}
 
 /** A value that starts like JSON but is invalid is rejected here; the gateway would only report a wrong type. */
 function readField(field: string, text: string): Json {

@@ -1,7 +1,9 @@
 /** Adapts command handlers to commander: creates the context from the flags and sets the exit code. */
+import { BackplaneError, codeOf, type ErrorDetails } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Io } from "../terminal/io.ts";
 import { type CommandContext, createContext, type GlobalFlags } from "./context.ts";
+import { tokenSource } from "./locate-gateway.ts";
 
 /** A handler receives the context, the command's own flags and its arguments. undefined means success. */
 export type ToAction = <Options extends object, Args extends unknown[]>(
@@ -16,7 +18,27 @@ export function createToAction(io: Io, setExitCode: (exit: number) => void): ToA
       // commander passes the arguments, then the flags, then the command.
       const command = all.at(-1) as Command;
       const context = createContext(io, command.optsWithGlobals<GlobalFlags>());
-      const exit = await handler(context, command.opts<Options>(), ...(all.slice(0, -2) as Args));
+      const exit = await handler(context, command.opts<Options>(), ...(all.slice(0, -2) as Args)).catch(
+        (error: unknown) => {
+          throw codeOf(error) === "auth.invalid" ? describeRejectedToken(context, error as Error) : error;
+        },
+      );
       if (exit !== undefined) setExitCode(exit);
     };
+}
+
+/** Says which credential was rejected and by which gateway, because a forgotten variable overrides that of the home. */
+function describeRejectedToken(context: CommandContext, error: Error): BackplaneError {
+  const { flags, io, home } = context;
+  const source = tokenSource(flags, io.env, home);
+  const { details } = error as { details?: ErrorDetails };
+  return new BackplaneError(
+    "auth.invalid",
+    `The gateway at ${context.url()} rejected the token from ${source}.`,
+    {
+      ...(details === undefined ? {} : { details }),
+      fix: "Pass a valid token with --token or BACKPLANE_TOKEN, or neither for the gateway of this home. An admin creates one with `backplane key create`.",
+      cause: error,
+    },
+  );
 }

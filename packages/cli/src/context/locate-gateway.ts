@@ -35,12 +35,16 @@ export function locateHome(flags: LocateFlags, env: Env, cwd: string): string {
 export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
   const url =
     flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? readRunningUrl(home) ?? defaultUrl(flags, env, home);
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+  if (!isHttpUrl(url)) {
     throw new BackplaneError("cli.usage", `${url} is not an HTTP or HTTPS URL.`, {
-      fix: `--url ${DEFAULT_URL}`,
+      fix: `--url ${isHttpUrl(`http://${url}`) && !url.includes("://") ? `http://${url}` : DEFAULT_URL}`,
     });
   }
   return url.replace(/\/+$/, "");
+}
+
+function isHttpUrl(url: string): boolean {
+  return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }
 
 /**
@@ -82,6 +86,12 @@ export function locateToken(flags: LocateFlags, env: Env, home: string): string 
       },
     );
   }
+}
+
+/** Where `locateToken` finds the token, for messages. */
+export function tokenSource(flags: LocateFlags, env: Env, home: string): string {
+  if (flags.token !== undefined) return "--token";
+  return nonEmpty(env.BACKPLANE_TOKEN) === undefined ? tokenFile(home) : "BACKPLANE_TOKEN";
 }
 
 function tokenFile(home: string): string {

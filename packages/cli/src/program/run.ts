@@ -4,6 +4,7 @@ import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";
 import { EXIT, toExitCode } from "../command-line/exit-codes.ts";
 import type { Io } from "../terminal/io.ts";
+import { jsonLine } from "../terminal/plain-text.ts";
 import { buildProgram } from "./program.ts";
 
 export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
@@ -15,7 +16,7 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
     await program.parseAsync([...argv], { from: "user" });
     return exit;
   } catch (thrown) {
-    const error = toReportedError(thrown, () => commandPath(program, argv), wantsJson(argv));
+    const error = toReportedError(thrown, () => findCommand(program, argv), wantsJson(argv));
     return error === null ? EXIT.ok : report(error, io, wantsJson(argv));
   }
 }
@@ -24,18 +25,25 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
   const failure = toErrorReport(error);
   const exit = toExitCode(failure.code, failure.details);
   io.stderr.write(`${errorLines(failure)}\n`);
-  if (json) io.stdout.write(`${JSON.stringify(errorDocument(failure, exit))}\n`);
+  if (json) io.stdout.write(`${jsonLine(errorDocument(failure, exit))}\n`);
   return exit;
 }
 
 /** Converts a thrown value to the error that is reported; null for help and version, which are not failures. */
-function toReportedError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
+function toReportedError(thrown: unknown, find: () => FoundCommand, json: boolean): BackplaneError | null {
   if (!(thrown instanceof CommanderError)) return toInternalError(thrown);
-  if (thrown.code === "commander.help" && json) return missingSubcommandError(command());
+  if (thrown.code === "commander.help" && json) return missingSubcommandError(find().path);
   if (thrown.exitCode === 0 || thrown.code === "commander.help") return null;
   const message = thrown.message.replace(/^error: /, "").replace(/\n/g, " ");
+  const { command, path } = find();
+  const unknown = thrown.code === "commander.unknownCommand" ? /'(.*?)'/.exec(message)?.[1] : undefined;
+  const usual_name = unknown === undefined ? undefined : findUsualName(command, unknown);
+  if (usual_name !== undefined)
+    return new BackplaneError("cli.usage", `Unknown command '${unknown}' (Did you mean ${usual_name}?)`, {
+      fix: `${path} ${usual_name} --help`,
+    });
   return new BackplaneError("cli.usage", `${message.charAt(0).toUpperCase()}${message.slice(1)}`, {
-    fix: `${command()} --help`,
+    fix: `${path} --help`,
   });
 }
 
@@ -44,8 +52,35 @@ function missingSubcommandError(command: string): BackplaneError {
   return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
 
-/** The path of the most specific command in the command line. */
-function commandPath(program: Command, argv: readonly string[]): string {
+/** The name here of a command that other programs call differently. */
+function findUsualName(group: Command, word: string): string | undefined {
+  const name = USUAL_NAMES.get(word);
+  let command: Command | undefined = group;
+  for (const part of name?.split(" ") ?? []) command = command?.commands.find((sub) => sub.name() === part);
+  return command === undefined ? undefined : name;
+}
+
+const USUAL_NAMES: ReadonlyMap<string, string> = new Map([
+  ["start", "up"],
+  ["serve", "up"],
+  ["stop", "down"],
+  ["call", "invoke"],
+  ["install", "plugin install"],
+  ["uninstall", "plugin remove"],
+  ["chat", "session chat"],
+  ["ls", "list"],
+  ["rm", "remove"],
+  ["delete", "remove"],
+  ["get", "show"],
+]);
+
+interface FoundCommand {
+  command: Command;
+  path: string;
+}
+
+/** The most specific command in the command line. */
+function findCommand(program: Command, argv: readonly string[]): FoundCommand {
   let command = program;
   const path = [program.name()];
   for (const word of argv) {
@@ -54,7 +89,7 @@ function commandPath(program: Command, argv: readonly string[]): string {
     command = next;
     path.push(word);
   }
-  return path.join(" ");
+  return { command, path: path.join(" ") };
 }
 
 /** Keeps the message of an unexpected error, which is more useful than "internal", and the path on a failing disk. */

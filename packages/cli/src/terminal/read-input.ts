@@ -28,13 +28,20 @@ export async function readJsonObject(io: Io, flag: string, text: string): Promis
   });
 }
 
+const READ_ERRORS: Record<string, string> = {
+  ENOENT: "the file does not exist",
+  EACCES: "permission denied",
+  EISDIR: "it is a folder",
+};
+
 async function readText(io: Io, flag: string, text: string): Promise<string> {
   if (text === "-") return (await readStdin(io)).toString("utf8");
   if (!text.startsWith("@")) return text;
   try {
     return await readFile(resolve(io.cwd, text.slice(1)), "utf8");
   } catch (cause) {
-    const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
+    const code = (cause as NodeJS.ErrnoException).code ?? "unknown";
+    const reason = READ_ERRORS[code] ?? `the file system reports ${code}`;
     throw new BackplaneError("cli.usage", `Cannot read ${text.slice(1)} (${flag}): ${reason}.`, {
       fix: "Check the path; it is relative to the current directory.",
     });

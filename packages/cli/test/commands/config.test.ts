@@ -92,6 +92,16 @@ test("removes a key with `unset`, and asks for confirmation before it removes al
   expect(await gateway.json(["config", "list", "gone"])).toEqual({});
 });
 
+test("notes a key that resembles one of the gateway", async () => {
+  const misspelled = await setConfig("provdier", "prod");
+  expect([misspelled.exit, misspelled.err]).toEqual([
+    EXIT.ok,
+    "The gateway does not read provdier. Did you mean provider? To undo: backplane config unset provdier\n",
+  ]);
+  expect((await setConfig("plugins.search.pages", "3")).err).toContain("Did you mean plugin.search.pages?");
+  for (const key of ["plugin.search.pages", "app.limit"]) expect((await setConfig(key, "3")).err).toBe("");
+});
+
 test("reports a missing or invalid key with an error code", async () => {
   const missing = await gateway.backplane(["config", "get", "not.there"]);
   expect([missing.exit, missing.out]).toEqual([EXIT.failed, ""]);

@@ -86,3 +86,12 @@ test("lists the catalog with token costs, and explains a decision with the decid
   expect(tool.out).toMatch(/^name: +agent\nstatus: +offered\norigin: +bundled\n/);
   expect((await gateway.backplane(["tool", "show", "nothing"])).err).toContain("tool.not_found");
 });
+
+test("rejects a field that the policy does not have, and suggests the one that was meant", async () => {
+  const { exit, err } = await gateway.backplane(["policy", "set", "tolerence.conversation", "low"]);
+  expect([exit, err]).toEqual([
+    EXIT.usage,
+    expect.stringContaining("tolerence is not a field of the policy. Did you mean tolerance?"),
+  ]);
+  expect(err).toContain("Use one of: tolerance,");
+});

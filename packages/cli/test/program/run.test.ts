@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
@@ -93,6 +95,29 @@ describe("usage errors", () => {
     expect((await backplane(["key", "create", "ci"])).err).toContain("fix: backplane key create --help\n");
   });
 
+  test.each([
+    [["start"], "up", "backplane up --help"],
+    [["stop"], "down", "backplane down --help"],
+    [["install", "x"], "plugin install", "backplane plugin install --help"],
+    [["secret", "rm", "x"], "remove", "backplane secret remove --help"],
+  ])("%j suggests the command with another name", async (argv, name, fix) => {
+    const { err } = await backplane(argv);
+    expect(err).toContain(
+      `Unknown command '${argv.at(argv[0] === "secret" ? 1 : 0)}' (Did you mean ${name}?)`,
+    );
+    expect(err).toContain(`fix: ${fix}\n`);
+  });
+
+  test("suggests the scheme of a URL without one", async () => {
+    const { err } = await backplane(["status", "--url", "127.0.0.1:7421", "--token", "bpa_none"]);
+    expect(err).toContain("fix: --url http://127.0.0.1:7421\n");
+  });
+
+  test("explains why a file of input cannot be read", async () => {
+    const { err } = await backplane(["invoke", "x", "--input", "@missing.json"], { cwd: home });
+    expect(err).toContain("Cannot read missing.json (--input): the file does not exist.");
+  });
+
   test("prints the error as one JSON line on stdout with --json", async () => {
     const { exit, out, err } = await backplane(["invoke", "--json"]);
     expect(exit).toBe(EXIT.usage);
@@ -121,6 +146,16 @@ describe("without a gateway", () => {
     expect(err.split("\n")).toHaveLength(4);
     expect(err).toContain("error[daemon.unreachable]");
     expect(err).toContain("backplane up");
+  });
+
+  test("explains why there is no response", async () => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    server.close();
+    await once(server, "close");
+    const { err } = await backplane(["status", "--url", url, "--token", "bpa_x"]);
+    expect(err).toContain(`No gateway responds at ${url}: no program listens on this port.`);
   });
 
   test("exits with 5 for a new home and suggests backplane up", async () => {

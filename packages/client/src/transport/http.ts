@@ -81,7 +81,7 @@ export function createHttp(options: HttpOptions): Http {
       throw unreachableError(base, cause);
     }
     if (response.ok) return response;
-    throw await toError(response);
+    throw await toError(response, request.path);
   }
 
   /** A gateway or a proxy that does not support progress responds with JSON. */
@@ -130,16 +130,67 @@ export function createHttp(options: HttpOptions): Http {
 }
 
 function unreachableError(base: string, cause: unknown): BackplaneError {
-  return new BackplaneError("daemon.unreachable", `No gateway responds at ${base}.`, { cause });
+  const { code } = ((cause as { cause?: unknown } | null)?.cause ?? {}) as { code?: unknown };
+  const reason = typeof code === "string" ? UNREACHABLE_REASONS[code] : undefined;
+  const message = `No gateway responds at ${base}${reason === undefined ? "" : `: ${reason}`}.`;
+  return new BackplaneError("daemon.unreachable", message, { cause });
 }
+
+const UNREACHABLE_REASONS: Record<string, string> = {
+  ECONNREFUSED: "no program listens on this port",
+  ENOTFOUND: "the host name is unknown",
+  EAI_AGAIN: "the host name cannot be resolved at the moment",
+  ETIMEDOUT: "the connection timed out",
+  UND_ERR_CONNECT_TIMEOUT: "the connection timed out",
+  ECONNRESET: "the connection was closed",
+  UND_ERR_SOCKET: "the connection was closed",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the server does not speak HTTPS; use http://",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "the server does not speak HTTPS; use http://",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "its certificate is self-signed",
+  CERT_HAS_EXPIRED: "its certificate has expired",
+};
 
 /** A response without an error envelope is not from a gateway, but from a proxy or another program on the port. */
-async function toError(response: Response): Promise<BackplaneError> {
-  return toResponseError(await response.text().catch(() => ""), response.status);
+async function toError(response: Response, path: string): Promise<BackplaneError> {
+  return toResponseError(await response.text().catch(() => ""), response.status, path);
 }
 
+/**
+ * The id, name or key in the path that was not found: `bind_1` in /v1/plugin-bindings/bind_1:rollback. Undefined if the
+ * error is about something that is not in the path. The gateway's own not-found errors do not repeat it.
+ */
+function findRequested(code: string, path: string): string | undefined {
+  const [, , list = "", id = ""] = path.split(/[/?]/);
+  const is_requested = id !== "" && code === NOT_FOUND_CODES[list];
+  return is_requested ? decodeURIComponent(id.replace(/:[a-z-]+$/, "")) : undefined;
+}
+
+/** By the first segment after the version, which the id follows. */
+const NOT_FOUND_CODES: Record<string, string> = {
+  "allow-rules": "allow_rule.not_found",
+  approvals: "approval.not_found",
+  "approval-grants": "approval.not_found",
+  catalog: "tool.not_found",
+  chains: "chain.not_found",
+  config: "config.not_found",
+  deliveries: "delivery.not_found",
+  executions: "execution.not_found",
+  invocations: "invocation.not_found",
+  keys: "key.not_found",
+  marketplace: "marketplace.not_found",
+  "plugin-bindings": "binding.not_found",
+  "plugin-packages": "package.not_found",
+  plugins: "plugin.not_found",
+  providers: "provider.not_found",
+  runs: "run.not_found",
+  secrets: "secret.not_found",
+  sessions: "session.not_found",
+  "trusted-keys": "trusted_key.not_found",
+  workspaces: "workspace.not_found",
+};
+
 /** `status` is null for an error that arrived as an event. */
-function toResponseError(text: string, status: number | null): BackplaneError {
+function toResponseError(text: string, status: number | null, path = ""): BackplaneError {
   const error_body = readEnvelope(text);
   if (error_body === null && status === null)
     return new BackplaneError("internal", "The gateway reported an error that this client cannot read.");
@@ -151,8 +202,14 @@ function toResponseError(text: string, status: number | null): BackplaneError {
     );
   const { fix, ...details } = error_body.details ?? {};
   const code = isErrorCode(error_body.code) ? error_body.code : "internal";
+  const requested = findRequested(code, path);
   return new BackplaneError(code, error_body.message, {
-    details: { ...details, request_id: error_body.request_id, status: status ?? ERROR_CODES[code].http },
+    details: {
+      ...details,
+      ...(requested === undefined ? {} : { requested }),
+      request_id: error_body.request_id,
+      status: status ?? ERROR_CODES[code].http,
+    },
     retryable: error_body.retryable === true,
     ...(typeof fix === "string" ? { fix } : {}),
   });

@@ -10,6 +10,7 @@ import {
   type InvokeBody,
   isObject,
   type Json,
+  specificFix,
 } from "@backplane/contract";
 import type { Command } from "commander";
 import { ifAllowed } from "../../bindings/report-tools.ts";
@@ -20,7 +21,7 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { addPageFlags, type PageFlags } from "../../context/page.ts";
+import { addPageFlags, listAll, type PageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { findCurrentNames } from "./current-names.ts";
@@ -86,7 +87,7 @@ async function runInvoke(
   const { out } = context;
   const invoke = () =>
     client.invocations.invoke(body).catch(async (error: unknown) => {
-      throw await suggestExport(context, export_id, error);
+      throw describeInputSchema(export_id, await suggestExport(context, export_id, error));
     });
   if (!options.wait) {
     const started = await invoke();
@@ -118,7 +119,12 @@ async function suggestExport(
   name: string | undefined,
   error: unknown,
 ): Promise<unknown> {
-  if (codeOf(error) !== "export.not_found" || name === undefined) return error;
+  if (name === undefined) return error;
+  const code = codeOf(error);
+  // The name of a package is not a valid name of an export.
+  if (code === "request.invalid" && name.includes("/"))
+    return (await describeUnboundExport(context, name)) ?? error;
+  if (code !== "export.not_found") return error;
   const tools = (await ifAllowed(context.client().catalog.list({ all: true }))) ?? [];
   const renamed = await findCurrentNames(context, name, tools);
   const similar =
@@ -128,12 +134,50 @@ async function suggestExport(
           name,
           tools.map((tool) => tool.name).filter((other) => other !== name),
         );
-  if (similar.length === 0) return error;
+  if (similar.length === 0) return (await describeUnboundExport(context, name)) ?? error;
   const message = `${(error as Error).message} Did you mean ${similar.join(" or ")}?`;
   return new BackplaneError("export.not_found", message, {
     fix: `backplane invoke ${similar[0]}`,
     cause: error,
   });
+}
+
+/** Says where the schema of an invalid input is, unless the gateway suggests something more specific. */
+function describeInputSchema(name: string | undefined, error: unknown): unknown {
+  if (codeOf(error) !== "input.invalid" || name === undefined) return error;
+  const { message, details } = error as BackplaneError;
+  if (specificFix(error as BackplaneError) !== undefined) return error;
+  return new BackplaneError("input.invalid", message, {
+    ...(details === undefined ? {} : { details }),
+    fix: `Correct the input at the paths named above. Its schema: backplane tool show ${name}`,
+    cause: error,
+  });
+}
+
+/** Says how to bind an export of an installed package, or which exports the package with this name has. */
+async function describeUnboundExport(context: CommandContext, name: string): Promise<BackplaneError | null> {
+  const { packages, bindings } = context.client();
+  const bound = await ifAllowed(listAll((page) => bindings.list(page)));
+  if (bound === null || bound.some(({ export_id }) => export_id === name)) return null;
+  const installed = (await ifAllowed(listAll((page) => packages.list(page)))) ?? [];
+  const named = installed.find(({ package_id }) => package_id === name);
+  if (named !== undefined) {
+    const exports = named.manifest.exports.map(({ id }) => id);
+    const fix = exports.length === 0 ? `backplane plugin info ${name}` : `backplane invoke ${exports[0]}`;
+    return new BackplaneError("export.not_found", `${name} is a package; specify one of its exports.`, {
+      fix,
+    });
+  }
+  const unbound = installed.find(({ manifest }) => manifest.exports.some(({ id }) => id === name));
+  if (unbound === undefined) return null;
+  const version = `${unbound.package_id}@${unbound.version}`;
+  return new BackplaneError(
+    "export.not_found",
+    `${version} has an export named ${name}, but it is not bound.`,
+    {
+      fix: `backplane binding create ${version} ${name}`,
+    },
+  );
 }
 
 /** Prints the error of a failed call and hints on stderr, and returns the exit code. The record is already printed. */

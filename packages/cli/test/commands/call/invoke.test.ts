@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { AllowRule, Approval, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
-import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
@@ -105,6 +105,7 @@ describe("invoke", () => {
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("error[input.invalid]");
     expect(err).toContain("text");
+    expect(err).toContain("Its schema: backplane tool show echo\n");
   });
 
   test("exits with 124 on a timeout", async () => {
@@ -117,6 +118,46 @@ describe("invoke", () => {
     const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("backplane binding create");
+  });
+
+  test("suggests to bind an export that is installed but not bound, and to invoke an export of a package", async () => {
+    const unbound = await startTestGateway();
+    try {
+      await unbound.json(["plugin", "install", PLUGIN]);
+      const { err } = await unbound.backplane(["invoke", "echo"]);
+      expect(err).toContain("acme/cli-kit@0.1.0 has an export named echo, but it is not bound.");
+      expect(err).toContain("fix: backplane binding create acme/cli-kit@0.1.0 echo\n");
+      const named = await unbound.backplane(["invoke", "acme/cli-kit"]);
+      expect(named.err).toContain("acme/cli-kit is a package; specify one of its exports.");
+    } finally {
+      await unbound.close();
+    }
+  });
+
+  test("names the thing that does not exist", async () => {
+    for (const [argv, name] of [
+      [["binding", "show", "bind_x"], "bind_x"],
+      [["session", "show", "my::session"], "my::session"],
+      [["run", "show", "run_x"], "run_x"],
+      [["invocation", "cancel", "inv_x"], "inv_x"],
+      [["tool", "show", "no_tool"], "no_tool"],
+      [["config", "get", "no.key"], "no.key"],
+    ] as const) {
+      const { err } = await gateway.backplane([...argv]);
+      expect(err).toMatch(/^error\[[a-z]+\.not_found\]/);
+      expect(err).toContain(`\n${name} was not found.`);
+    }
+    expect((await gateway.backplane(["run", "show", "run_x"])).err).toContain("fix: backplane run list\n");
+  });
+
+  test("says which credential was rejected, and by which gateway", async () => {
+    const by_flag = await gateway.backplane(["tool", "list", "--token", "bpk_wrong"]);
+    expect([by_flag.exit, by_flag.err]).toEqual([
+      EXIT.auth,
+      expect.stringContaining(`The gateway at ${gateway.url} rejected the token from --token.`),
+    ]);
+    const by_variable = await gateway.backplane(["tool", "list"], { env: { BACKPLANE_TOKEN: "bpk_wrong" } });
+    expect(by_variable.err).toContain("rejected the token from BACKPLANE_TOKEN.");
   });
 
   test("cancels and records the call on Ctrl-C and exits with 130", async () => {
