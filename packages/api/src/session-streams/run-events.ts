@@ -3,6 +3,8 @@ import type { Entry, JsonObject } from "@backplane/contract";
 import type { WatchedEvent } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 
+const HARNESS_ENDED = "x.harness.ended";
+
 /** The stream omits all other kinds, such as the requests between the kernel and its plugins. */
 const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "user.message.received",
@@ -24,8 +26,10 @@ const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "session.compaction.failed",
   "x.harness.started",
   "x.harness.event",
-  "x.harness.ended",
+  HARNESS_ENDED,
 ]);
+
+type EntryContent = Pick<Entry, "kind" | "payload">;
 
 interface KernelEvent {
   kind: string;
@@ -71,7 +75,7 @@ function itemFor(
 }
 
 /** The inverse of how the kernel persists events as entries. */
-function eventOfEntry({ kind, payload }: Pick<Entry, "kind" | "payload">): KernelEvent | null {
+function eventOfEntry({ kind, payload }: EntryContent): KernelEvent | null {
   switch (kind) {
     case "message": {
       const { role, content, ...rest } = payload;
@@ -96,16 +100,24 @@ function eventOfEntry({ kind, payload }: Pick<Entry, "kind" | "payload">): Kerne
 }
 
 /** Whether the run could have ended with this event, so that its row has to be read. */
-export function mayEndRun({ event }: WatchedEvent, run_id: string): boolean {
-  if (event.kind === "session.replay.done") return true;
+export function mayEndRun(watched: WatchedEvent, run_id: string): boolean {
+  const { event } = watched;
+  if (event.kind === "session.replay.done" || isHarnessEnd(watched, run_id)) return true;
   if (event.kind === "session.replay.entry") {
     const { kind, payload } = event.payload as { kind: string; payload: JsonObject };
-    return (
-      (kind === "message" && payload.role === "assistant") ||
-      (kind === "event" && payload.name === "x.harness.ended")
-    );
+    return kind === "message" && payload.role === "assistant";
   }
   const { run_id: ended_run_id, status } = event.payload;
-  if (event.kind === "x.harness.ended") return ended_run_id === run_id;
   return event.kind === "assistant.message.done" && ended_run_id === run_id && status !== "running";
+}
+
+/** Whether the event, live or replayed, is the last one of a harness's run. */
+export function isHarnessEnd({ event }: WatchedEvent, run_id: string): boolean {
+  if (event.kind === "session.replay.entry") return isHarnessEndEntry(event.payload as EntryContent, run_id);
+  return event.kind === HARNESS_ENDED && event.payload.run_id === run_id;
+}
+
+export function isHarnessEndEntry(entry: EntryContent, run_id: string): boolean {
+  const event = eventOfEntry(entry);
+  return event?.kind === HARNESS_ENDED && event.payload.run_id === run_id;
 }

@@ -1,12 +1,13 @@
 /** Runs of harnesses over HTTP: the validation of the body, and their events over server-sent events and sockets. */
 import type { JsonObject } from "@backplane/contract";
-import { ok } from "@backplane/test-kit/kernel/scripted-runner";
-import { afterAll, beforeAll, expect, vi } from "vitest";
+import type { RunOutcome } from "@backplane/ports";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startBoundApi } from "../support/bound-api.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
-import { readStream } from "../support/read-stream.ts";
+import { readStream, type StreamItem } from "../support/read-stream.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 let api: TestApi;
@@ -85,6 +86,99 @@ verifies(
     expect(JSON.parse(items.at(-1)!.data)).toMatchObject({ status: "completed" });
   },
 );
+
+/** Starts a run and reads its live stream. `each` gets the id of the run with each item. */
+async function streamRun(
+  body: JsonObject,
+  each: (item: StreamItem, run_id: string) => void = () => {},
+): Promise<{ run_id: string; live: StreamItem[] }> {
+  let run_id = "";
+  const live = await readStream(`${base}/v1/runs?stream=1`, {
+    method: "POST",
+    headers: { ...AUTHORIZED, "content-type": "application/json" },
+    body: JSON.stringify(body),
+    each: (item) => {
+      if (item.event === "run.started") run_id = JSON.parse(item.data).id;
+      each(item, run_id);
+    },
+  });
+  return { run_id, live };
+}
+
+const readRun = (id: string, headers: Record<string, string> = {}) =>
+  readStream(`${base}/v1/runs/${id}/events`, { headers: { ...AUTHORIZED, ...headers } });
+
+/** The kind and entry id of each item that the tape keeps. */
+const toTapedItems = (items: StreamItem[]) =>
+  items.filter(({ id }) => id !== null).map(({ event, id }) => `${event} ${id}`);
+
+const ENDINGS: Record<string, RunOutcome | null> = {
+  completed: ok({ summary: { text: "fixed it" } }),
+  completed_without_summary: ok({}),
+  failed: ended("failed", "plugin_failed"),
+  cancelled: null,
+};
+
+describe("the replay of an ended run", () => {
+  for (const [name, outcome] of Object.entries(ENDINGS))
+    verifies("harness.contract", `repeats the live stream of a harness: ${name}`, async () => {
+      const settled = Promise.withResolvers<RunOutcome>();
+      const harness = vi.spyOn(api.runner, "run").mockImplementation(async (_request, listener) => {
+        listener.event({ type: "progress", message: "looking" });
+        return outcome ?? (await settled.promise);
+      });
+      const cancel = vi.spyOn(api.runner, "cancel").mockImplementation(() => {
+        settled.resolve(ended("cancelled", "cancelled"));
+        return true;
+      });
+      for (const workspace of ["default", "other"]) {
+        const session_id = `replay-${name}-${workspace}`;
+        const body = { ...makeBody(session_id, { export_id: "triage" }), workspace };
+        const { run_id, live } = await streamRun(body, ({ event }, id) => {
+          if (outcome === null && event === "x.harness.event") void api.call("POST", `/v1/runs/${id}:cancel`);
+        });
+        const streamed = toTapedItems(live);
+        expect(streamed.map((item) => item.split(" ")[0])).toEqual([
+          "user.message.received",
+          ...EVENTS.slice(0, 2),
+          ...(name === "completed" ? ["assistant.message.done"] : []),
+          EVENTS[2],
+        ]);
+        const next = { session_id, workspace, input: { text: "/say next" } };
+        await api.call("POST", "/v1/runs?wait=20", { body: next });
+        for (const age_ms of [0, 5_000]) {
+          api.clock.advance(age_ms);
+          const replayed = await readRun(run_id);
+          expect(toTapedItems(replayed)).toEqual(streamed);
+          expect(replayed.at(-1)!.event).toBe("run");
+          const last_event_id = streamed.at(-2)!.split(" ")[1]!;
+          const resumed = await readRun(run_id, { "last-event-id": last_event_id });
+          expect(toTapedItems(resumed)).toEqual(streamed.slice(-1));
+        }
+      }
+      harness.mockRestore();
+      cancel.mockRestore();
+    });
+
+  verifies("harness.contract", "contains the end of a harness that has just ended", async () => {
+    const started = await api.call("POST", "/v1/runs?wait=20", {
+      body: makeBody("just-ended", { export_id: "triage" }),
+    });
+    const events = (await readRun(started.json.id)).map(({ event }) => event);
+    expect(events.slice(-2)).toEqual(["x.harness.ended", "run"]);
+  });
+
+  test("repeats the live stream of an interrupted turn", async () => {
+    const { run_id, live } = await streamRun(
+      { session_id: "interrupted", input: { text: "/slow 60000" } },
+      ({ event }) => {
+        if (event === "user.message.received") void api.call("POST", "/v1/sessions/interrupted:interrupt");
+      },
+    );
+    expect(toTapedItems(live).at(-1)).toContain("assistant.message.done");
+    expect(toTapedItems(await readRun(run_id))).toEqual(toTapedItems(live));
+  });
+});
 
 verifies(
   ["harness.contract", "ws.schema"],

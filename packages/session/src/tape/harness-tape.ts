@@ -63,16 +63,21 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
 
   const publish = (row: InvocationRow, kind: "started" | "event" | "ended", payload: JsonObject) => {
     const key = keyOf(row);
-    if (key === null) return;
+    if (key === null) return false;
     const ids: JsonObject = { execution_id: row.execution_id, invocation_id: row.id };
     if (row.harness_run !== null) ids.run_id = row.run_id;
     const to = { session_id: key.session_id, scope: key.scope };
-    harness_port.tryPublish(`x.harness.${kind}` as string, { ...ids, ...payload }, to);
+    return harness_port.tryPublish(`x.harness.${kind}` as string, { ...ids, ...payload }, to) !== null;
   };
-  const release = ({ id }: InvocationRow) => {
-    acquired.get(id)?.();
-    acquired.delete(id);
+  const release = (invocation_id: string) => {
+    acquired.get(invocation_id)?.();
+    acquired.delete(invocation_id);
   };
+  // The workspace of an event is looked up at its delivery, so the session id stays reserved until the last event was
+  // delivered. All handlers of an event start in the same tick.
+  harness_port.subscribe("x.harness.ended", ({ payload }) => {
+    queueMicrotask(() => release(payload.invocation_id as string));
+  });
 
   return {
     publishStart(row, mode) {
@@ -108,15 +113,15 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
       const has_answer = run !== null && run.status === "completed" && run.output?.content !== "";
       const settled = key === null || !has_answer ? await write(null, run) : await settleRun(key, run, write);
       if (settled === null) return false;
-      publish(final, "ended", {
+      const is_published = publish(final, "ended", {
         status: end.status,
         ...(end.error === null ? {} : { code: end.error.code }),
       });
-      release(final);
+      if (!is_published) release(final.id);
       deps.onSettled(final);
       return true;
     },
-    release,
+    release: ({ id }) => release(id),
   };
 
   async function settleRun(
