@@ -58,6 +58,8 @@ export interface RouteContext<P, Q, B, A> {
   reply: FastifyReply;
   /** Set on a route with `progress` if the client requested an event stream. */
   operation?: Operation;
+  /** The header If-Match on a route with `if_match`; undefined on all others. */
+  if_match: string | undefined;
 }
 
 type Headers = Record<string, string>;
@@ -99,8 +101,10 @@ export interface Route<
   headers?: Readonly<Record<string, string>>;
   /** Honours Idempotency-Key. */
   idempotent?: boolean;
-  /** The resource has an ETag: reads honour If-None-Match, and changes and removals honour If-Match. */
+  /** The resource has an ETag, and reads honour If-None-Match. */
   etag?: boolean;
+  /** Honours If-Match. Without this the handler does not get the header. */
+  if_match?: boolean;
   /**
    * A client that prefers `text/event-stream` to JSON receives the progress and then the body, and cancels the work by
    * disconnecting.

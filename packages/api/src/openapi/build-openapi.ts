@@ -212,7 +212,7 @@ function describeHeaderParameters(route: Route): JsonSchema[] {
     list.push(header("Idempotency-Key", "A repeat within 24 hours does not repeat the work."));
   if (route.etag && route.method === "GET")
     list.push(header("If-None-Match", "Responds 304 while the row is unchanged."));
-  if (route.etag && (route.method === "PATCH" || route.method === "DELETE"))
+  if (route.if_match)
     list.push(header("If-Match", "The ETag that was read; responds 412 if the row has changed since."));
   if (route.responses[200]?.type === "text/event-stream")
     list.push(header("Last-Event-ID", "Resumes after this event."));

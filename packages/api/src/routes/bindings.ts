@@ -136,11 +136,12 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "bindings:write" },
       params: IdParams,
       etag: true,
+      if_match: true,
       progress: true,
       responses: { 200: { description: "Rolled back.", schema: BindingSchema } },
-      async handler({ caller, params, request, operation }) {
+      async handler({ caller, params, if_match, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await readExpectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(if_match, now);
         const binding = await kernel.bindings.rollback(caller, params.id, expected, operation);
         return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
       },
@@ -191,11 +192,12 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       params: IdParams,
       body: BindingPatchSchema,
       etag: true,
+      if_match: true,
       progress: true,
       responses: { 200: { description: "Changed.", schema: ChangedBindingSchema } },
-      async handler({ caller, params, body, request, operation }) {
+      async handler({ caller, params, body, if_match, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await readExpectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(if_match, now);
         // Counted before the change, because the response reports what was pending when the hook was disabled.
         const waiting = body.status === "disabled" ? await countWaiting(caller, params.id) : {};
         const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
@@ -211,10 +213,11 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "bindings:write" },
       params: IdParams,
       etag: true,
+      if_match: true,
       responses: { 204: { description: "Removed." } },
-      async handler({ caller, params, request }) {
+      async handler({ caller, params, if_match }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await readExpectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(if_match, now);
         await kernel.bindings.remove(caller, params.id, expected);
         return { status: 204, empty: true };
       },

@@ -62,9 +62,10 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       translate: canonicalPolicy,
       etag: true,
       responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
-      async handler({ caller, query: { level }, body, request }) {
+      if_match: true,
+      async handler({ caller, query: { level }, body, if_match }) {
         const current = () => policy.get(caller, level);
-        const expected = await readExpectedGeneration(request.headers["if-match"], current);
+        const expected = await readExpectedGeneration(if_match, current);
         const written = await policy.put(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },
@@ -82,9 +83,10 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       translate: canonicalPolicy,
       etag: true,
       responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
-      async handler({ caller, query: { level }, body, request }) {
+      if_match: true,
+      async handler({ caller, query: { level }, body, if_match }) {
         const current = () => policy.get(caller, level);
-        const expected = await readExpectedGeneration(request.headers["if-match"], current);
+        const expected = await readExpectedGeneration(if_match, current);
         const written = await policy.patch(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },

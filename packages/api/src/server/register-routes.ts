@@ -72,6 +72,7 @@ function register(
         body: checked,
         request,
         reply,
+        if_match: route.if_match === true ? request.headers["if-match"] : undefined,
       };
       if (route.progress === true && prefersEventStream(request.headers.accept))
         return streams.stream(reply, (stop) =>

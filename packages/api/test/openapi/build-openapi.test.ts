@@ -1,7 +1,11 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { fastify } from "fastify";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { fastifyPath } from "../../src/http/route.ts";
+import { defineRoute, fastifyPath } from "../../src/http/route.ts";
+import { registerRoutes } from "../../src/server/register-routes.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -85,6 +89,61 @@ test("describes the scope of a body in the routes that accept it", () => {
   expect(document.components.schemas.BodyScope.properties).toMatchObject({
     project_id: { description: expect.stringContaining("org_wide") },
   });
+});
+
+test("documents If-Match for each route that reads it", async () => {
+  const documented = Object.entries(
+    document.paths as Record<string, Record<string, { parameters?: { name: string }[] }>>,
+  ).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, { parameters = [] }]) => parameters.some(({ name }) => name === "If-Match"))
+      .map(([method]) => `${method.toUpperCase()} ${path}`),
+  );
+  expect(documented.sort()).toEqual([
+    "DELETE /v1/plugin-bindings/{id}",
+    "PATCH /v1/plugin-bindings/{id}",
+    "PATCH /v1/policy",
+    "POST /v1/plugin-bindings/{id}:rollback",
+    "PUT /v1/policy",
+  ]);
+  // A handler gets the header only through its declaration.
+  const folder = fileURLToPath(new URL("../../src", import.meta.url));
+  const readers = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
+    (file) => file.endsWith(".ts") && /\bif-match\b(?! )/i.test(withoutComments(join(folder, file))),
+  );
+  expect(readers.sort()).toEqual(["openapi/build-openapi.ts", "server/register-routes.ts"]);
+});
+
+const withoutComments = (file: string) =>
+  readFileSync(file, "utf8").replaceAll(/\/\*[\s\S]*?\*\/|\/\/.*/g, "");
+
+test("does not pass If-Match to a route that does not declare it", async () => {
+  const received: unknown[] = [];
+  const app = fastify();
+  const route = (path: string, if_match: boolean) =>
+    defineRoute({
+      method: "PUT",
+      path,
+      operation_id: `put${path}`,
+      summary: "",
+      tag: "System",
+      auth: "public",
+      if_match,
+      responses: { 204: { description: "" } },
+      handler(context) {
+        received.push(context.if_match);
+        return { status: 204, empty: true };
+      },
+    });
+  const meter = { count: () => {} };
+  const deps = {
+    gate: { hosts: { check: () => {} }, started: () => true, stopping: () => false },
+    metrics: { route: () => meter },
+  };
+  registerRoutes(app, [route("/declared", true), route("/undeclared", false)], deps as never);
+  for (const url of ["/declared", "/undeclared"])
+    await app.inject({ method: "PUT", url, headers: { "if-match": '"1"' } });
+  expect(received).toEqual(['"1"', undefined]);
 });
 
 test("has valid references and unique operation ids", () => {
