@@ -71,4 +71,11 @@ export const HTTP_DEFENCES: Mutant[] = [
     tests: ["packages/api/test/openapi/build-openapi.test.ts"],
     only: "refuses query parameters",
   },
+  {
+    defence: "http: an idempotency key covers the query of its request",
+    file: `${API}/requests/idempotency.ts`,
+    from: "parameters.length === 0",
+    to: "parameters.length >= 0",
+    tests: ["packages/api/test/requests/idempotency.test.ts"],
+  },
 ];

@@ -81,8 +81,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "http: an Idempotency-Key covers the settings of an archive",
     file: "packages/api/src/routes/installations.ts",
-    from: "            settings,\n            ...query,\n",
-    to: "            ...query,\n",
+    from: "upload_bytes, installBytes, { settings })",
+    to: "upload_bytes, installBytes)",
     tests: ["packages/api/test/routes/installations.test.ts"],
   },
 ];

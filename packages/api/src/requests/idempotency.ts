@@ -4,7 +4,7 @@
  * the same key for the same request gets a conflict instead of the first caller's response.
  */
 import { hash } from "node:crypto";
-import { BackplaneError, canonicalJson } from "@backplane/contract";
+import { BackplaneError, canonicalJson, type JsonObject } from "@backplane/contract";
 import type { Caller, IdempotencyClaim, Kernel } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import type { RouteResponse } from "../http/route.ts";
@@ -22,11 +22,19 @@ export function readIdempotencyKey(request: FastifyRequest): string | null {
   return key;
 }
 
+/** Decide only how the response is delivered, so a repeat may have others. */
+const DELIVERY_PARAMETERS: ReadonlySet<string> = new Set(["wait", "stream"]);
+
+/** Covers everything in the URL and the body that decides what the request does. */
 export function requestDigest(caller: Caller, request: FastifyRequest, body: unknown): string {
   const path = request.url.split("?", 1)[0];
+  const parameters = Object.entries(request.query as JsonObject).filter(
+    ([name]) => !DELIVERY_PARAMETERS.has(name),
+  );
+  const query = parameters.length === 0 ? "" : `?${canonicalJson(Object.fromEntries(parameters))}`;
   // A resumed harness is another call of the same execution.
   const actor = caller.delegation?.execution_id ?? caller.actor;
-  return hash("sha256", `${actor}\n${request.method}\n${path}\n${canonicalJson(body ?? null)}`);
+  return hash("sha256", `${actor}\n${request.method}\n${path}${query}\n${canonicalJson(body ?? null)}`);
 }
 
 /** Runs a request whose whole JSON response may be stored for repeats. */

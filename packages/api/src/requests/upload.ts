@@ -35,7 +35,7 @@ export async function importUpload(
   payload: Readable,
   limit: number,
   install: Install,
-  /** Settings that the request carries outside its body; a repeat must have the same. */
+  /** Settings that the request carries in headers; a repeat must have the same. */
   settings: JsonObject = {},
 ): Promise<RouteResponse> {
   const hash = createHash("sha256");

@@ -54,10 +54,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
           const settings = readSettings(request);
           const installBytes = (bytes: AsyncIterable<Uint8Array>) =>
             install(caller, { kind: "archive", bytes, ...query }, settings, operation);
-          return importUpload(kernel, caller, request, raw, upload_bytes, installBytes, {
-            settings,
-            ...query,
-          });
+          return importUpload(kernel, caller, request, raw, upload_bytes, installBytes, { settings });
         }
         const { source, ...settings } = body;
         return createOnce(kernel, caller, request, body, () => install(caller, source, settings, operation));

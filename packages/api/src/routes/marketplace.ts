@@ -85,7 +85,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
         200: { description: "Nothing had to be changed.", schema: InstallationSchema },
       },
       handler: ({ caller, params, body, request, operation }) =>
-        createOnce(kernel, caller, request, { ...params, ...body }, async () =>
+        createOnce(kernel, caller, request, body, async () =>
           installedResponse(await kernel.marketplace.install(caller, params.id, body, operation)),
         ),
     }),

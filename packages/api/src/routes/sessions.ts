@@ -153,7 +153,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The child.", schema: SessionSchema } },
       handler({ caller, params, query, body, request }) {
         const ref = toSessionRef(params.id, query);
-        return createInTransaction(kernel, caller, request, { ...query, body }, 201, {
+        return createInTransaction(kernel, caller, request, body, 201, {
           create: (once) => sessions.fork(caller, ref, definedFields(body ?? {}), once),
           async readExisting({ id }: { id: string }) {
             const { session_id, workspace } = await kernel.chains.get(caller, id);
@@ -184,7 +184,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       },
       handler({ caller, params, query, body, request }) {
         const ref = toSessionRef(params.id, query);
-        return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
+        return createInTransaction(kernel, caller, request, body, 202, {
           create: (once) => sessions.message(caller, ref, definedFields(body), once),
           // The id of a run is stored as `id` if the message started the run, and as `run_id` if the message joined it.
           readExisting: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { packFolder } from "@backplane/supply";
@@ -8,6 +8,8 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
+
+const AGENT_PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -124,10 +126,38 @@ test("replays the response to a repeated upload and rejects other bytes under th
   ]);
   const conflict = await upload(await sampleArchive("4.0.1"), headers);
   expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  const other_query = await api.call("POST", "/v1/plugin-packages?born_at=2024-01-01T00:00:00.000Z", {
+    body: archive,
+    headers: { "content-type": "application/octet-stream", ...headers },
+  });
+  expect([other_query.status, other_query.json.error.code]).toEqual([409, "idempotency.conflict"]);
   const versions = (await api.call("GET", "/v1/plugin-packages")).json.items.map(
     (item: { version: string }) => item.version,
   );
   expect(versions).not.toContain("4.0.1");
+});
+
+test("rejects another value of strict under the same Idempotency-Key of an Agent Plugin", async () => {
+  const folder = join(api.home, "agent-plugin");
+  mkdirSync(join(folder, "skills", "greet"), { recursive: true });
+  writeFileSync(
+    join(folder, "plugin.json"),
+    JSON.stringify({ $schema: AGENT_PLUGIN_SCHEMA, name: "greeter", version: "1.0.0" }),
+  );
+  writeFileSync(
+    join(folder, "skills", "greet", "SKILL.md"),
+    "---\nname: greet\ndescription: Greets a person.\n---\nGreet.\n",
+  );
+  const install = (query: string) =>
+    api.call("POST", `/v1/agent-plugins${query}`, {
+      body: { source: { folder } },
+      headers: { "idempotency-key": "agent-plugin-1" },
+    });
+  const installed = await install("");
+  expect(installed.status, installed.text).toBe(201);
+  expect((await install("")).headers["idempotency-replayed"]).toBe("true");
+  const conflict = await install("?strict=1");
+  expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
 });
 
 test("paginates the list of packages", async () => {
