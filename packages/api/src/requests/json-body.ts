@@ -6,39 +6,47 @@ import { isUtf8 } from "node:buffer";
 import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";
 
 export function parseJsonBody(bytes: Buffer): unknown {
+  return parseJsonPart("body", "The body", bytes);
+}
+
+/** Parses JSON in another part of the request, such as a header. `path` and `subject` name it in errors. */
+export function parseJsonPart(path: string, subject: string, bytes: Buffer): unknown {
   if (bytes.length === 0) return undefined;
-  if (!isUtf8(bytes)) throw invalidBody("The body is not valid UTF-8.");
+  const refuse: Refuse = (problem, cause) => invalidJson(path, `${subject} ${problem}.`, cause);
+  if (!isUtf8(bytes)) throw refuse("is not valid UTF-8");
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString("utf8"));
   } catch (cause) {
-    throw invalidBody("The body is not valid JSON.", cause);
+    throw refuse("is not valid JSON", cause);
   }
-  assertSafe(value, 1);
+  assertSafe(value, 1, refuse);
   return value;
 }
 
+type Refuse = (problem: string, cause?: unknown) => BackplaneError;
+
 /** Inspects the parsed value and not the text: long strings cost nothing, and no escape sequence hides a key. */
-function assertSafe(value: unknown, depth: number): void {
+function assertSafe(value: unknown, depth: number, refuse: Refuse): void {
   // 1e999 is parsed as Infinity, which JSON.stringify writes as null.
   if (typeof value === "number" && !Number.isFinite(value))
-    throw invalidBody("The body contains a number that is too large.");
+    throw refuse("contains a number that is too large");
   if (typeof value !== "object" || value === null) return;
   if (depth > WIRE_LIMITS.json_depth)
-    throw invalidBody(`The body is nested more than ${WIRE_LIMITS.json_depth} levels deep.`);
+    throw refuse(`is nested more than ${WIRE_LIMITS.json_depth} levels deep`);
   if (Array.isArray(value)) {
-    for (const item of value) assertSafe(item, depth + 1);
+    for (const item of value) assertSafe(item, depth + 1, refuse);
     return;
   }
   for (const key of Object.keys(value)) {
-    if (key === "__proto__") throw invalidBody("The body contains a key named __proto__.");
-    assertSafe((value as Record<string, unknown>)[key], depth + 1);
+    if (key === "__proto__") throw refuse("contains a key named __proto__");
+    assertSafe((value as Record<string, unknown>)[key], depth + 1, refuse);
   }
 }
 
-function invalidBody(message: string, cause?: unknown): BackplaneError {
+function invalidJson(path: string, message: string, cause: unknown): BackplaneError {
   return new BackplaneError("request.invalid", message, {
-    details: { issues: [{ path: "body", message }] },
+    details: { issues: [{ path, message }] },
     cause,
   });
 }

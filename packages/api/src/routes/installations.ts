@@ -12,12 +12,13 @@ import { defineRoute, type Route } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import { installedResponse } from "../requests/installed-response.ts";
-import { parseJsonBody } from "../requests/json-body.ts";
+import { parseJsonPart } from "../requests/json-body.ts";
 import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 /** A header and not a query parameter, because URLs are written to logs and a configuration may be confidential. */
 const SETTINGS_HEADER = "Installation-Settings";
+const SETTINGS_PATH = `header.${SETTINGS_HEADER.toLowerCase()}`;
 
 const InspectBody = InstallationRequestSchema.pick({ source: true });
 
@@ -117,19 +118,13 @@ function readSettings(request: FastifyRequest): InstallationSettings {
   // HTTP headers are read as Latin-1, so JSON in UTF-8 would be changed silently.
   if (!/^[\t\x20-\x7e]*$/.test(text))
     throw invalidSettings("must be ASCII; write other characters as \\uXXXX");
-  let value: unknown;
-  try {
-    value = parseJsonBody(Buffer.from(text));
-  } catch (cause) {
-    throw invalidSettings("is not valid JSON", cause);
-  }
+  const value = parseJsonPart(SETTINGS_PATH, SETTINGS_HEADER, Buffer.from(text));
   return checkRequest(InstallationSettingsSchema, "header", value ?? {}) as InstallationSettings;
 }
 
-function invalidSettings(problem: string, cause?: unknown): BackplaneError {
+function invalidSettings(problem: string): BackplaneError {
   const message = `${SETTINGS_HEADER} ${problem}.`;
   return new BackplaneError("request.invalid", message, {
-    details: { issues: [{ path: `header.${SETTINGS_HEADER.toLowerCase()}`, message }] },
-    cause,
+    details: { issues: [{ path: SETTINGS_PATH, message }] },
   });
 }

@@ -11,6 +11,7 @@ import {
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { etagOf, readExpectedGeneration, isUnchanged } from "../requests/etag.ts";
+import { parseJsonPart } from "../requests/json-body.ts";
 import { canonicalPolicy } from "../requests/policy-spelling.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -61,8 +62,8 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       body: PolicySchema,
       translate: canonicalPolicy,
       etag: true,
-      responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
       if_match: true,
+      responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, if_match }) {
         const current = () => policy.get(caller, level);
         const expected = await readExpectedGeneration(if_match, current);
@@ -82,8 +83,8 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       body: PolicyPatchSchema,
       translate: canonicalPolicy,
       etag: true,
-      responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
       if_match: true,
+      responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, if_match }) {
         const current = () => policy.get(caller, level);
         const expected = await readExpectedGeneration(if_match, current);
@@ -118,12 +119,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
 }
 
 function parseInput(text: string): Json {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    const message = "input is not valid JSON";
-    throw new BackplaneError("request.invalid", message, {
-      details: { issues: [{ path: "query.input", message }] },
-    });
-  }
+  const input = parseJsonPart("query.input", "input", Buffer.from(text));
+  if (input === undefined) throw new BackplaneError("request.invalid", "query.input: input is empty");
+  return input as Json;
 }

@@ -147,7 +147,13 @@ test("repeats the first response for the same Idempotency-Key and refuses the ke
 });
 
 test.each([
-  ["{", "is not valid JSON"],
+  ["{", "Installation-Settings is not valid JSON"],
+  [
+    `{"config":${"[".repeat(64)}${"]".repeat(64)}}`,
+    "Installation-Settings is nested more than 64 levels deep",
+  ],
+  ['{"config":{"__proto__":{}}}', "Installation-Settings contains a key named __proto__"],
+  ['{"config":{"a":1e999}}', "Installation-Settings contains a number that is too large"],
   ['{"bind":"yes"}', "header.bind"],
   ['{"source":{}}', "Unrecognized key"],
   ['{"config":{"a":"\u00fc"}}', "must be ASCII"],

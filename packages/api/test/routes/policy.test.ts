@@ -140,7 +140,14 @@ test("explains the deciding rule and the source of the risk, and lists the other
     outcome: "deny",
     decided_by: "input",
   });
-  expect((await api.call("GET", "/v1/policy:explain?tool=echo&input={")).status).toBe(400);
+  for (const [input, reason] of [
+    ["{", "input is not valid JSON"],
+    ["", "input is empty"],
+    ['{"__proto__":1}', "input contains a key named __proto__"],
+  ] as const) {
+    const refused = await api.call("GET", `/v1/policy:explain?tool=echo&input=${encodeURIComponent(input)}`);
+    expect([refused.status, refused.json.error.message]).toEqual([400, expect.stringContaining(reason)]);
+  }
   const none = await api.call("GET", "/v1/policy:explain?tool=nothing");
   expect([none.status, none.json.error.code]).toEqual([404, "tool.not_found"]);
 });
