@@ -96,4 +96,11 @@ export const CLIENT_DEFENCES: Mutant[] = [
     to: "if (arguments_text.length > MAX_ARGUMENT_CHARS * 100) return null;",
     tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
   },
+  {
+    defence: "mcp notifications: a stream that cannot be opened releases its subscriptions",
+    file: "packages/api/src/mcp/notifications/notification-streams.ts",
+    from: "    releaseAll();\n    throw error;",
+    to: "    throw error;",
+    tests: ["packages/api/test/mcp/notifications/notification-streams.test.ts"],
+  },
 ];

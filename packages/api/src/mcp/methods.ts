@@ -105,9 +105,7 @@ async function subscribe(
       MCP_ERRORS.refused,
       `a session may subscribe to at most ${MAX_SUBSCRIPTIONS} resources; unsubscribe from some first`,
     );
-  const unsubscribe = await subscriptions.subscribe(caller, server, subscribed);
-  session.subscriptions.get(subscribed)?.();
-  session.subscriptions.set(subscribed, unsubscribe);
+  session.keepSubscription(subscribed, await subscriptions.subscribe(caller, server, subscribed));
   return {};
 }
 

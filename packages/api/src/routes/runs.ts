@@ -251,8 +251,8 @@ export function runRoutes(deps: RouteDeps): Route[] {
     announce: boolean,
   ): Promise<RouteResponse> {
     const run_stream = await openRunStream(deps, caller, id, after);
-    const run = await runs.get(caller, id);
     try {
+      const run = await runs.get(caller, id);
       return await streams.stream(reply, async function* (stop): AsyncGenerator<SseItem> {
         if (announce) yield { event: "run.started", data: JSON.stringify(run) };
         yield* run_stream.items(stop);

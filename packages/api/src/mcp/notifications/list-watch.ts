@@ -19,7 +19,7 @@ const POLL_MS = 10_000;
 
 export type ChangedList = "tools" | "resources" | "prompts";
 
-interface Listener {
+export interface ListListener {
   onListChanged(list: ChangedList): void;
   /** Any other notification of a server. */
   onNotification(notification: ServerNotification): void;
@@ -27,7 +27,7 @@ interface Listener {
 
 export interface ListWatch {
   /** Every change after this resolves is reported. Returns the function that unsubscribes. */
-  listen(caller: Caller, listener: Listener): Promise<() => void>;
+  listen(caller: Caller, listener: ListListener): Promise<() => void>;
   close(): void;
 }
 
@@ -36,7 +36,7 @@ interface WatchedScope {
   tools: readonly CatalogTool[];
   tools_digest: string;
   servers: readonly ServerInfo[];
-  listeners: Set<Listener>;
+  listeners: Set<ListListener>;
 }
 
 const CHANGED_LISTS: ReadonlyMap<string, ChangedList> = new Map([

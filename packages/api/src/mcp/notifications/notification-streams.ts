@@ -11,7 +11,7 @@ import { isLogged, type LogLevel, toLogLevel } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import type { McpSession } from "../session/sessions.ts";
-import type { ChangedList, ListWatch } from "./list-watch.ts";
+import type { ChangedList, ListListener, ListWatch } from "./list-watch.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
 
 const UPDATED = "notifications/resources/updated";
@@ -101,7 +101,10 @@ export async function listenNotifications(
     queue.end();
     return { items: (stop) => sseItems(queue, stop), close: () => undefined };
   }
-  const stopWatching = await deps.lists.listen(caller, {
+  const releaseAll = () => {
+    for (const unsubscribe of uris.values()) unsubscribe();
+  };
+  const listener: ListListener = {
     onListChanged(list) {
       if (requested.has(list)) queue.put(notification(CHANGED_METHODS[list], { _meta }));
     },
@@ -110,14 +113,20 @@ export async function listenNotifications(
       const message = notificationFor(received, null, (uri) => uris.has(uri));
       if (message !== null) queue.put({ ...message, params: { ...(message.params as JsonObject), _meta } });
     },
-  });
-  return {
-    items: (stop) => sseItems(queue, stop),
-    close() {
-      stopWatching();
-      for (const unsubscribe of uris.values()) unsubscribe();
-    },
   };
+  try {
+    const stopWatching = await deps.lists.listen(caller, listener);
+    return {
+      items: (stop) => sseItems(queue, stop),
+      close() {
+        stopWatching();
+        releaseAll();
+      },
+    };
+  } catch (error) {
+    releaseAll();
+    throw error;
+  }
 }
 
 /** Omits URIs that no server offers or whose subscription fails. */

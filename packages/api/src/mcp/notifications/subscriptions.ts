@@ -86,7 +86,8 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
       try {
         await subscription.confirmed;
       } catch (error) {
-        subscriptions.delete(key);
+        // Another client may have subscribed again after this failure.
+        if (subscriptions.get(key) === subscription) subscriptions.delete(key);
         throw error;
       }
       return unsubscribe;

@@ -67,6 +67,7 @@ export class McpSession {
   /** Unanswered questions sent to the client, by the request id of the gateway. */
   readonly #unanswered = new Map<McpRequestId, { questions: Questions; key: string }>();
   #questions_sent = 0;
+  #has_ended = false;
 
   constructor(caller: Caller, params: McpSessionParams, now: number) {
     this.id = randomBytes(24).toString("base64url");
@@ -117,13 +118,23 @@ export class McpSession {
   listen(listener: (message: JsonObject) => void, ended: () => void): () => void {
     this.#listeners.push(listener);
     this.#end_callbacks.add(ended);
+    if (this.#has_ended) ended();
     return () => {
       this.#listeners.splice(this.#listeners.indexOf(listener), 1);
       this.#end_callbacks.delete(ended);
     };
   }
 
+  /** Keeps the subscription until the session ends, in place of an earlier one to the same resource. */
+  keepSubscription(uri: string, unsubscribe: () => void): void {
+    this.subscriptions.get(uri)?.();
+    // The session may have ended while the server was asked.
+    if (this.#has_ended) unsubscribe();
+    else this.subscriptions.set(uri, unsubscribe);
+  }
+
   end(): void {
+    this.#has_ended = true;
     for (const ended of this.#end_callbacks) ended();
     for (const unsubscribe of this.subscriptions.values()) unsubscribe();
     this.subscriptions.clear();

@@ -66,3 +66,15 @@ test("does not find a session of one endpoint at another", () => {
   expect(sessions.find(caller("a"), session.id, "bind_2")).toBe(null);
   expect(sessions.find(caller("a"), session.id, "bind_1")).toBe(session);
 });
+
+test("releases a subscription that the server confirmed after the session had ended", () => {
+  const sessions = new McpSessions(clock);
+  const session = sessions.open(caller("a"), SESSION_PARAMS);
+  const released: string[] = [];
+  session.keepSubscription("x://one", () => released.push("first"));
+  session.keepSubscription("x://one", () => released.push("second"));
+  expect(released).toEqual(["first"]);
+  sessions.remove(session);
+  session.keepSubscription("x://two", () => released.push("late"));
+  expect(released).toEqual(["first", "second", "late"]);
+});
