@@ -202,8 +202,8 @@ export interface Runner {
    * health. Rejects with a BackplaneError.
    */
   probe?: (request: DescribeRequest, operation?: Operation) => Promise<void>;
-  /** Rejects with a BackplaneError. */
-  request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
+  /** Rejects with a BackplaneError. Cancelling `operation` cancels the request to the server too. */
+  request?: (request: McpRequest, listener: RequestListener, operation?: Operation) => Promise<Json>;
   /** Whether a process for this request is already running, so that the request would not start one. */
   serves?: (request: ProcessRequest) => boolean;
   /** The servers that run now. */

@@ -22,7 +22,7 @@ export interface ServerRequestListener {
   answerRequest: AnswerPluginRequest;
   /** Called when the request awaits approval. */
   waiting?(call: { id: string; approval_id: string }): void;
-  /** Cancels the request. */
+  /** Cancels the wait for an approval, and the request to the server. */
   signal?: AbortSignal;
 }
 

@@ -41,11 +41,11 @@ export async function queryProcess<T>(
     const message = `${request.package.package_id} did not answer within ${request.timeout_ms} ms.`;
     const start_output = describeStartOutput(worker);
     reject(new BackplaneError("timeout", start_output === null ? message : `${message} ${start_output}`));
-    stop.abort();
+    stop.abort("timeout");
   });
   const cancel = () => {
     reject(new BackplaneError("request.cancelled"));
-    stop.abort();
+    stop.abort("cancelled");
   };
   operation?.signal.addEventListener("abort", cancel);
   const stopWatching = worker.watchLaunch((step) =>

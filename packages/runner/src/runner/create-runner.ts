@@ -224,15 +224,16 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       else await withSession(request, async (session) => await session.probe?.(), operation);
     },
 
-    async request(request, listener) {
+    async request(request, listener, operation) {
       if (isInline(request)) {
         if (request.method !== "healthCheck") throw unsupportedRequest(request, `answer ${request.method}`);
         return await inline.healthCheck(request, request.params);
       }
-      return await withSession(request, (session, signal) => {
+      const send = (session: DialectSession, signal: AbortSignal) => {
         if (session.request === undefined) throw unsupportedRequest(request, `answer ${request.method}`);
         return session.request(request.method, request.params, listener, signal);
-      });
+      };
+      return await withSession(request, send, operation);
     },
 
     serves(request) {

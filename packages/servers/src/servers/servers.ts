@@ -229,6 +229,7 @@ export function createServers(
       const redactor = createRedactor(Object.values(prepared.context.secrets));
       const redact = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);
+      const operation = listener.signal && { signal: listener.signal, report() {} };
       const answer = await sendToServer(
         { ...prepared, method, params, timeout_ms: REQUEST_MS },
         {
@@ -237,6 +238,7 @@ export function createServers(
             listener.answerRequest(server_method, redact(server_params), key) ??
             rejectUnanswered(server_method),
         },
+        operation,
       );
       return redact(answer);
     });

@@ -466,3 +466,22 @@ for (const [label, changed, change] of CHANGES) {
     },
   );
 }
+
+test("cancels the request to the server when the client cancels it", async () => {
+  const received = Promise.withResolvers<AbortSignal | undefined>();
+  const fixture = await createServerKernel((_request, _listener, operation) => {
+    received.resolve(operation?.signal);
+    return new Promise((_, reject) => {
+      operation?.signal.addEventListener("abort", () => reject(new BackplaneError("request.cancelled")));
+    });
+  });
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
+  const stop = new AbortController();
+  const listener = { ...createListener(), signal: stop.signal };
+  const params = { uri: "w://now" };
+  const reading = fixture.kernel.servers.request(user, binding_id, "resources/read", params, listener);
+  const signal = await received.promise;
+  expect(signal?.aborted).toBe(false);
+  stop.abort();
+  await expect(reading).rejects.toMatchObject({ code: "request.cancelled" });
+});

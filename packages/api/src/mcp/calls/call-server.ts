@@ -55,7 +55,13 @@ export async function callServer(
     call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });
   }
   const open_call = createOpenCall(call);
-  session?.calls.set(request.id, open_call);
+  if (session !== null) {
+    session.calls.set(request.id, open_call);
+    if (session.consumeEarlyCancel(request.id)) {
+      open_call.cancelled = true;
+      call.cancel();
+    }
+  }
   try {
     return await deliver(deps, { request, exchange, call, open_call }, reply);
   } finally {
@@ -165,7 +171,7 @@ class ServerCall implements UpstreamCall {
     return this.#notifications.size === 0;
   }
 
-  /** Stops waiting for an approval. A request that the server is handling ends at its own deadline. */
+  /** Stops waiting for an approval, or cancels the request that the server is handling. */
   cancel(): void {
     this.questions.close();
     this.#cancelled.abort();

@@ -1,7 +1,9 @@
-import type { JsonObject } from "@backplane/contract";
-import type { ServerInfo } from "@backplane/ports";
+import { BackplaneError, type JsonObject } from "@backplane/contract";
+import type { ServerInfo, ServerRequestListener } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { callServer } from "../../../src/mcp/calls/call-server.ts";
+import { McpSessions } from "../../../src/mcp/session/sessions.ts";
+import { userNamed } from "../../support/callers.ts";
 
 const server: ServerInfo = {
   name: "a",
@@ -49,4 +51,40 @@ test.each([
   const request = { id: 1, method: "completion/complete", params };
   await callServer(deps as never, request as never, exchange as never, null);
   expect(requests).toEqual([{ ref: expected_ref, argument: { name: "x", value: "" } }]);
+});
+
+test("cancels a request to a server whose cancellation arrived before it", async () => {
+  const clock = { now: () => 0, monotonic: () => 0, after: () => ({ stop() {} }) };
+  const session = new McpSessions(clock).open(userNamed("a"), {
+    version: "2025-11-25",
+    capabilities: {},
+    server: null,
+  });
+  let signal: AbortSignal | undefined;
+  const deps = {
+    kernel: {
+      servers: {
+        request(...[, , , , listener]: [unknown, string, string, JsonObject, ServerRequestListener]) {
+          signal = listener.signal;
+          return new Promise((_, reject) => {
+            signal?.addEventListener("abort", () => reject(new BackplaneError("request.cancelled")));
+          });
+        },
+      },
+    },
+    resources: { findServer: async () => server },
+    clock,
+  };
+  const exchange = {
+    caller: {},
+    stateless: false,
+    streams: false,
+    capabilities: {},
+    session,
+    view: {},
+  };
+  const request = { id: 7, method: "resources/read", params: { uri: "x://one" } };
+  session.cancelEarly(7);
+  await expect(callServer(deps as never, request as never, exchange as never, null)).rejects.toThrow();
+  expect([signal?.aborted, session.calls.size]).toEqual([true, 0]);
 });

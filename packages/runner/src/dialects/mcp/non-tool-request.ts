@@ -29,6 +29,7 @@ export async function sendNonToolRequest(
 ): Promise<Json> {
   let params = first_params;
   for (let round = 0; round <= MAX_ROUNDS; round++) {
+    if (signal?.aborted === true) throw lostError(method, signal);
     const result = await sendOnce(session, method, params, listener, signal);
     if (!needsInput(session.stateless, result)) return result;
     const answerRequest: AnswerRequest | null =
@@ -53,17 +54,24 @@ function sendOnce(
     const pending = new NonToolRequest(method, listener, resolve, reject);
     const id = session.send(pending, params);
     if (id === 0) return;
-    const timeOut = () => {
-      session.withdraw(id, "timeout");
-      pending.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
+    const giveUp = () => {
+      const error = lostError(method, signal);
+      session.withdraw(id, error.code === "timeout" ? "timeout" : "cancelled");
+      pending.lost(error);
     };
-    const clearTimer = session.after(MAX_DURATION_MS, timeOut);
-    signal?.addEventListener("abort", timeOut, { once: true });
+    const clearTimer = session.after(MAX_DURATION_MS, giveUp);
+    signal?.addEventListener("abort", giveUp, { once: true });
     pending.stop = () => {
       clearTimer();
-      signal?.removeEventListener("abort", timeOut);
+      signal?.removeEventListener("abort", giveUp);
     };
   });
+}
+
+function lostError(method: string, signal: AbortSignal | null): BackplaneError {
+  return signal?.reason === "cancelled"
+    ? new BackplaneError("request.cancelled")
+    : new BackplaneError("timeout", `${method} was not answered in time.`);
 }
 
 export class NonToolRequest implements RequestWithAnswerer {

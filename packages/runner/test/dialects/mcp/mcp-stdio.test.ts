@@ -367,6 +367,23 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
 });
 
+test.each(REVISIONS)("%s: tells the server that a request was cancelled", async (behaviour) => {
+  const test_runner = createTestRunner();
+  const request = { ...describeRequest(test_runner, behaviour), method: "resources/read" };
+  const stop = new AbortController();
+  const operation = { signal: stop.signal, report: () => {} };
+  await test_runner.runner.request!({ ...request, params: { uri: "a://x" } }, NO_CALLER, operation);
+  const hanging = test_runner.runner.request!(
+    { ...request, params: { uri: "a://hangs" } },
+    NO_CALLER,
+    operation,
+  );
+  setTimeout(() => stop.abort(), 50);
+  await expect(hanging).rejects.toMatchObject({ code: "request.cancelled" });
+  const { result } = await test_runner.run(mcp(behaviour, "cancelled"));
+  expect(JSON.parse(text(result))).toEqual([{ requestId: expect.any(Number), reason: "cancelled" }]);
+});
+
 test("quotes the output of a server that does not answer in time while it starts", async () => {
   const test_runner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
   const request = describeRequest(test_runner, "mute", {
