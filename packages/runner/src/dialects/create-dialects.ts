@@ -3,6 +3,7 @@ import type { Protocol } from "@backplane/contract";
 import type { OutboundRules } from "../egress/gateway-requests/guarded-requests.ts";
 import type { Dialect } from "../ports/dialect.ts";
 import { instrumentModule, instrumentRpc } from "./instruments/instrument-rpc.ts";
+import { ServerLogLevels } from "./mcp/log-levels.ts";
 import { mcpHttp } from "./mcp/mcp-http.ts";
 import { mcpStdio } from "./mcp/mcp-stdio.ts";
 import { sideProcess } from "./side-process.ts";
@@ -17,14 +18,15 @@ export interface DialectOptions {
 export type DialectFor = (protocol: string) => Dialect | null;
 
 export function createDialects({ outbound }: DialectOptions): DialectFor {
+  const levels = new ServerLogLevels();
   const dialects: readonly Dialect[] = [
     vaiRpc,
     sideProcess,
     instrumentRpc,
     instrumentModule,
     toolModule,
-    mcpStdio(),
-    mcpHttp(outbound),
+    mcpStdio(levels),
+    mcpHttp(outbound, levels),
   ];
   const by_protocol = new Map<string, Dialect>(
     dialects.map((dialect) => [dialect.protocol satisfies Protocol, dialect]),

@@ -1,6 +1,7 @@
 /**
  * Forwards `logging/setLevel` to the bound servers. A server is one process for all clients, so it gets the least
- * severe level that any client has set; messages are filtered for each client by its own level.
+ * severe level that any client of its project has set; messages are filtered for each client by its own level. The
+ * runner sets the level again in a process that replaces the server's.
  */
 import { isObject } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
@@ -14,11 +15,13 @@ export function createLogLevelForwarding(kernel: Kernel): (exchange: McpExchange
 
   async function forward({ caller, view }: McpExchange, level: LogLevel): Promise<void> {
     for (const { binding_id, capabilities } of await listViewServers(kernel, caller, view)) {
-      const current = forwarded.get(binding_id);
+      // A binding may belong to the whole organization, but each project has its own process.
+      const key = `${binding_id}\n${caller.scope.project_id}`;
+      const current = forwarded.get(key);
       if (!isObject(capabilities.logging) || (current !== undefined && isLogged(level, current))) continue;
-      forwarded.set(binding_id, level);
+      forwarded.set(key, level);
       await requestServer(kernel, caller, binding_id, "logging/setLevel", { level }).catch(() =>
-        forwarded.delete(binding_id),
+        forwarded.delete(key),
       );
     }
   }

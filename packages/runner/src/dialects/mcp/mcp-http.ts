@@ -8,9 +8,10 @@ import { guardedRequests, type OutboundRules } from "../../egress/gateway-reques
 import type { Dialect, ProcessLink } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
 import { HttpTransport } from "./http-transport.ts";
+import type { ServerLogLevels } from "./log-levels.ts";
 import { McpDialectSession } from "./session.ts";
 
-export function mcpHttp(outbound: OutboundRules): Dialect {
+export function mcpHttp(outbound: OutboundRules, levels: ServerLogLevels): Dialect {
   return {
     protocol: "mcp.http",
     lifetime: "pooled",
@@ -19,11 +20,11 @@ export function mcpHttp(outbound: OutboundRules): Dialect {
     remote: true,
     unsupportedReason: (request) =>
       request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
-    connect: (link) => openSession(link, outbound),
+    connect: (link) => openSession(link, outbound, levels),
   };
 }
 
-function openSession(link: ProcessLink, outbound: OutboundRules): McpDialectSession {
+function openSession(link: ProcessLink, outbound: OutboundRules, levels: ServerLogLevels): McpDialectSession {
   const request = link.request!;
   const { grant, context } = request;
   const url = requireUrl(request);
@@ -50,6 +51,7 @@ function openSession(link: ProcessLink, outbound: OutboundRules): McpDialectSess
       ),
     // A remote server has no access to local folders.
     folders: [],
+    log_level: levels.forServer(request),
     skip_discovery: false,
     disableDiscovery: () => {},
   });

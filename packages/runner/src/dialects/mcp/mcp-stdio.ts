@@ -11,6 +11,7 @@ import {
   fillsOwnArguments,
   requireConfiguredSecrets,
 } from "../../secrets/configured-secrets.ts";
+import type { ServerLogLevels } from "./log-levels.ts";
 import { McpDialectSession } from "./session.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
@@ -21,7 +22,7 @@ const MAX_IDLE_S = 86_400;
 /** The number of packages remembered because their server exited or hung on `server/discover`. */
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
-export function mcpStdio(): Dialect {
+export function mcpStdio(levels: ServerLogLevels): Dialect {
   const without_discovery = new Set<string>();
   return {
     protocol: "mcp.stdio",
@@ -36,12 +37,13 @@ export function mcpStdio(): Dialect {
       request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
     launch: async (request) => planLaunch(request),
     connect: (link) => {
-      const { request } = link;
-      const digest = request?.package.digest ?? "";
+      const request = link.request!;
+      const { digest } = request.package;
       return new McpDialectSession({
         link,
         createTransport: (events) => new StdioTransport(link.transport, link.limits, events),
-        folders: request?.grant.mounts.map(({ target }) => target) ?? [],
+        folders: request.grant.mounts.map(({ target }) => target),
+        log_level: levels.forServer(request),
         skip_discovery: without_discovery.has(digest),
         disableDiscovery: () => {
           if (without_discovery.size >= MAX_WITHOUT_DISCOVERY) without_discovery.clear();

@@ -21,6 +21,7 @@ import {
   type RequestWithAnswerer,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
+import type { RememberedLevel } from "./log-levels.ts";
 import { negotiate } from "./negotiate.ts";
 import { NonToolRequest, type Requester, sendNonToolRequest } from "./non-tool-request.ts";
 import { paramHeaders } from "./param-headers.ts";
@@ -35,11 +36,14 @@ export interface McpOptions {
   createTransport: (events: TransportEvents) => McpTransport;
   /** The mounted folders, as the server sees them. */
   folders: readonly string[];
+  /** Outlives this session. */
+  log_level: RememberedLevel;
   skip_discovery: boolean;
   disableDiscovery(): void;
 }
 
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
+const DEFAULT_LEVEL = "info";
 /** Delay before repeating a request whose server reported missing input but requested none. */
 const PAUSE_MS = 250;
 
@@ -53,8 +57,6 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   readonly #notification_rate = new NotificationRate();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
-  /** The minimum level of requested log messages. */
-  #level = "info";
   #probing = false;
   #closed = false;
 
@@ -150,6 +152,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
     const answer = await sendNonToolRequest(this, method, params, listener, signal);
+    if (method === "logging/setLevel") this.#setLevel(params.level);
     if (typeof params.uri === "string") this.#session_subscriptions.remember(method, params.uri);
     return answer;
   }
@@ -202,12 +205,15 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   #params(params: JsonObject, capabilities: JsonObject, id: number): JsonObject {
     const _meta = { ...(isObject(params._meta) ? params._meta : {}), progressToken: id };
     if (!this.stateless) return { ...params, _meta };
-    return this.#withEnvelope({ ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#level } }, capabilities);
+    return this.#withEnvelope(
+      { ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#options.log_level.get() ?? DEFAULT_LEVEL } },
+      capabilities,
+    );
   }
 
-  /** In the stateless revision each request carries the level. */
+  /** In the stateless revision each request carries the level, and in the others each new session gets it. */
   #setLevel(level: Json | undefined): JsonObject {
-    if (typeof level === "string") this.#level = level;
+    if (typeof level === "string") this.#options.log_level.set(level);
     return {};
   }
 
@@ -239,6 +245,11 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;
+    const level = this.#options.log_level.get();
+    if (level !== null && isObject(agreement.capabilities.logging)) {
+      // A server that refuses the level must not fail its session.
+      sendNonToolRequest(this, "logging/setLevel", { level }, null, null).catch(() => undefined);
+    }
     this.#session_subscriptions.resubscribe((uri) =>
       sendNonToolRequest(this, "resources/subscribe", { uri }, null, null),
     );

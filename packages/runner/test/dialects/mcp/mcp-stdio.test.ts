@@ -1,4 +1,7 @@
 /** mcp.stdio through the runner with real processes: both revisions, call results, and servers that misbehave. */
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Json, JsonObject } from "@backplane/contract";
 import type { DescribeRequest, RequestListener, RunnerNotification } from "@backplane/ports";
 import { expect, test } from "vitest";
@@ -382,6 +385,32 @@ test.each(REVISIONS)("%s: tells the server that a request was cancelled", async 
   await expect(hanging).rejects.toMatchObject({ code: "request.cancelled" });
   const { result } = await test_runner.run(mcp(behaviour, "cancelled"));
   expect(JSON.parse(text(result))).toEqual([{ requestId: expect.any(Number), reason: "cancelled" }]);
+});
+
+test("sets the log level again in the process that replaces a server", async () => {
+  const test_runner = createTestRunner();
+  const seen = join(mkdtempSync(join(tmpdir(), "mcp-levels-")), "seen");
+  const env = { SEEN: seen, MARK: test_runner.mark };
+  const levels = () =>
+    readFileSync(seen, "utf8")
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as JsonObject)
+      .filter(({ method }) => method === "initialize" || method === "logging/setLevel")
+      .map(({ params }) => (params as JsonObject).level ?? "started");
+  const request = describeRequest(test_runner, "plain", { env });
+  const setLevel = (level: string) =>
+    test_runner.runner.request!({ ...request, method: "logging/setLevel", params: { level } }, NO_CALLER);
+  await setLevel("debug");
+  await test_runner.run(mcp("plain", "dies", { env }));
+  await test_runner.run(mcp("plain", "echo", { env }));
+  await until(() => levels().length === 4);
+  expect(levels()).toEqual(["started", "debug", "started", "debug"]);
+  // Another project has a process and a level of its own.
+  await test_runner.run(
+    mcp("plain", "echo", { env, pool_key: "other", context: { project_id: "proj_other" } }),
+  );
+  expect(levels().slice(4)).toEqual(["started"]);
 });
 
 test("quotes the output of a server that does not answer in time while it starts", async () => {
