@@ -227,10 +227,23 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       deps.onCallEnded(subagent.invocation_id, () => turn.stop("user"));
     const { session_id } = turn.key;
     const parent = { ...turn.key, session_id: session_id.slice(0, session_id.lastIndexOf(AGENT_SEPARATOR)) };
-    void loop.findTurn(parent)?.then((resumed) => {
-      if (resumed?.run.id === parent_run_id) stopWithParent(resumed, turn);
-      else turn.stop("user");
-    });
+    void stopWithResumedParent(parent, parent_run_id, turn);
+  }
+
+  /** Never rejects. Does nothing if the parent's session has no turn on this gateway. */
+  async function stopWithResumedParent(parent: SessionKey, run_id: string | null, turn: Turn): Promise<void> {
+    let beginning = loop.findTurn(parent);
+    if (beginning === undefined) return;
+    while (beginning !== undefined) {
+      const resumed: Turn | null = await beginning.catch(() => null);
+      if (resumed?.run.id === run_id) return stopWithParent(resumed, turn);
+      if (resumed !== null) break;
+      // The session may have been reserved for a request that was refused or for a reset. The parent's turn resumes
+      // after it.
+      await pause();
+      beginning = loop.findTurn(parent);
+    }
+    turn.stop("user");
   }
 
   async function wait(args: JsonObject, identity: ServiceIdentity): Promise<Json> {

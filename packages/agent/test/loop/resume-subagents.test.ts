@@ -3,7 +3,7 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
@@ -315,3 +315,49 @@ verifies("subagent.resume", "ends a sub-agent whose call does not run again", as
   await until(async () => (await subagentRuns(second)).every(({ status }) => status !== "running"));
   expect(await subagentRuns(second)).toMatchObject([{ status: "failed", error: { code: "loop.failed" } }]);
 });
+
+verifies(
+  "subagent.resume",
+  "ties a resumed sub-agent to its parent although a refused request held the parent's session",
+  async () => {
+    const first = await createAgentSession([]);
+    const slow = `/slow 200\n/say ${"word ".repeat(500)}`;
+    const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(slow)) });
+    await until(() => announcedKinds(first).length === 1);
+    await first.crash();
+
+    const unhandled: unknown[] = [];
+    const note = (error: unknown) => void unhandled.push(error);
+    process.on("unhandledRejection", note);
+    onTestFinished(() => void process.off("unhandledRejection", note));
+    const second = await createAgentSession([], { file: first.file, start: false });
+    const { sessions } = second.store;
+    const get = sessions.get.bind(sessions);
+    const gate = Promise.withResolvers<void>();
+    let held = false;
+    sessions.get = async (key) => {
+      if (key.session_id === "s1" && !held) {
+        held = true;
+        await gate.promise;
+      }
+      return await get(key);
+    };
+    // This message reserves the session before the parent's turn is recovered, and is refused later.
+    const refused = second.kernel.sessions.message(user, s1, { text: "/say hello", attachments: [] });
+    await until(() => held);
+    await second.kernel.start();
+    const [child] = await subagentRuns(second);
+    const callsModel = (session_id: string) =>
+      second.events.some((event) => event.kind === "llm.call.request" && event.session_id === session_id);
+    await until(() => callsModel(child!.session_id));
+    gate.resolve();
+    // The message joins the turn of the parent, which holds the session in the store.
+    expect(await refused).toMatchObject({ run_id });
+    await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
+    await until(() => second.kernel.sessions.interrupt(user, s1));
+    expect(await waitForEnd(second, run_id)).toMatchObject({ status: "cancelled" });
+    await until(async () => (await subagentRuns(second)).every(({ status }) => status !== "running"));
+    expect(await subagentRuns(second)).toMatchObject([{ status: "cancelled", resumed: 1 }]);
+    expect(unhandled).toEqual([]);
+  },
+);
