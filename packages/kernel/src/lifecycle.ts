@@ -174,13 +174,16 @@ async function checkStoreHealth(deps: KernelDeps): Promise<{ ok: boolean; error?
   }
 }
 
-/** Resolves when the work is done or the time limit is reached, and stops its timer. */
+/** Resolves when the work is done or the time limit is reached. The timer is stopped even if the work fails. */
 async function waitAtMost(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
   let stopWaiting = () => {};
   const limit = new Promise<void>((resolve) => {
     stopWaiting = resolve;
   });
   const timer = deps.clock.after(ms, stopWaiting);
-  await Promise.race([work, limit]);
-  timer.stop();
+  try {
+    await Promise.race([work, limit]);
+  } finally {
+    timer.stop();
+  }
 }

@@ -100,3 +100,26 @@ test("deletes expired data in the background soon after the start", async () => 
   await fixture.kernel.stop(0);
   expect(swept).toBe(1);
 });
+
+verifies("fault.disk", "leaves no timer behind when a stop cannot record the end of a call", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([toolExport("slow")]));
+  fixture.runner.script = () => new Promise<never>(() => {});
+  fixture.runner.honours_cancel = false;
+  await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => fixture.runner.running === 1);
+  // The store rejects the record, and the log of that rejection fails too.
+  const { invocations } = fixture.store;
+  const settle = invocations.settle.bind(invocations);
+  invocations.settle = () => Promise.reject(new BackplaneError("store.unavailable"));
+  const lines = fixture.logged;
+  const push = lines.push.bind(lines);
+  lines.push = (...added) => {
+    if (added[0]?.message.startsWith("could not write the end")) throw new Error("ENOSPC");
+    return push(...added);
+  };
+  await fixture.kernel.stop(10);
+  expect(lines.map(({ message }) => message)).toContain("the calls did not stop cleanly");
+  expect(fixture.clock.timers).toBe(0);
+  invocations.settle = settle;
+});
