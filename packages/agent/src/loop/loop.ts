@@ -64,6 +64,8 @@ interface SessionSlot {
   release(): void;
   /** Set while the turn runs. */
   running: Turn | null;
+  /** Whether the session is reserved for work other than a turn, such as a reset. */
+  is_exclusive: boolean;
 }
 
 const MAX_JOINED_MESSAGES = 100;
@@ -97,11 +99,7 @@ export class Loop {
     const name = sessionMapKey(request.key);
     const slot = this.#slots.get(name);
     if (slot !== undefined) {
-      if (request.trigger !== "message") {
-        throw new BackplaneError("session.busy", "A turn of this session is running.", {
-          details: { retry_after_ms: 1_000 },
-        });
-      }
+      if (request.trigger !== "message") throw busyHere(slot);
       const turn = await slot.turn.catch(() => null);
       const joined = await this.#tryJoin(turn, request);
       if (joined !== null) return joined;
@@ -112,7 +110,12 @@ export class Loop {
     }
     const release = this.#deps.live.acquire(request.key);
     const beginning = this.#begin(request);
-    const new_slot: SessionSlot = { turn: beginning.then(({ turn }) => turn), release, running: null };
+    const new_slot: SessionSlot = {
+      turn: beginning.then(({ turn }) => turn),
+      release,
+      running: null,
+      is_exclusive: false,
+    };
     // The caller receives the failure from `beginning`. This handler prevents an unhandled rejection.
     new_slot.turn.catch(() => {});
     this.#slots.set(name, new_slot);
@@ -159,10 +162,10 @@ export class Loop {
     return row === null ? null : toDelegatedCaller(row);
   }
 
-  /** Returns false if the session has no turn and is not reserved for other work. */
+  /** Returns false if the session has no turn, even if it is reserved for other work. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
     const slot = this.#slots.get(sessionMapKey(key));
-    if (slot === undefined) return false;
+    if (slot === undefined || slot.is_exclusive) return false;
     // A turn that is still beginning is stopped as soon as it has begun.
     if (slot.running !== null) slot.running.stop(reason);
     else slot.turn.then((turn) => turn?.stop(reason)).catch(() => {});
@@ -175,14 +178,11 @@ export class Loop {
    */
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionMapKey(key);
-    if (this.#slots.has(name)) {
-      throw new BackplaneError("session.busy", "A turn of this session is running; interrupt it first.", {
-        details: { retry_after_ms: 1_000 },
-      });
-    }
+    const slot = this.#slots.get(name);
+    if (slot !== undefined) throw busyHere(slot, "; interrupt it first");
     const release = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
-    this.#slots.set(name, { turn, release, running: null });
+    this.#slots.set(name, { turn, release, running: null, is_exclusive: true });
     try {
       return await work();
     } finally {
@@ -258,7 +258,12 @@ export class Loop {
       return;
     }
     let release = () => {};
-    const slot: SessionSlot = { turn: Promise.resolve(null), release: () => release(), running: null };
+    const slot: SessionSlot = {
+      turn: Promise.resolve(null),
+      release: () => release(),
+      running: null,
+      is_exclusive: false,
+    };
     const begin = async (): Promise<Turn | null> => {
       await this.#ready.promise;
       // The run is left unchanged, so that the next gateway recovers it.
@@ -431,6 +436,14 @@ function blockingRunOf(error: unknown): string | null {
   if (codeOf(error) !== "session.busy") return null;
   const { run_id } = toBackplaneError(error).details ?? {};
   return typeof run_id === "string" ? run_id : null;
+}
+
+/** `advice` is added if a turn holds the session. Other work cannot be interrupted. */
+function busyHere({ is_exclusive }: SessionSlot, advice = ""): BackplaneError {
+  const message = is_exclusive
+    ? "The session is being reset, compacted or handed off."
+    : `A turn of this session is running${advice}.`;
+  return new BackplaneError("session.busy", message, { details: { retry_after_ms: 1_000 } });
 }
 
 function busyOnOtherGateway(run_id: string): BackplaneError {

@@ -134,3 +134,34 @@ test("refuses a handoff with a reserved or invalid name, or while a turn runs", 
   await expect(handoff("shipped")).rejects.toMatchObject({ code: "session.busy" });
   await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
 });
+
+test.each(["reset", "compact"] as const)(
+  "interrupts nothing while a %s reserves the session, and says why the session is busy",
+  async (work) => {
+    const fixture = await createTestSession();
+    const { sessions } = fixture.kernel;
+    const ref = { session_id: "s1" };
+    for (let n = 0; n < 3; n++) await fixture.say(`/say ${"lorem ipsum dolor ".repeat(30)}`);
+    const { store } = fixture;
+    const write = store.sessions[work] as (...args: unknown[]) => Promise<never>;
+    const gate = Promise.withResolvers<void>();
+    let reached = false;
+    store.sessions[work] = async (...args: unknown[]) => {
+      reached = true;
+      await gate.promise;
+      return await write.apply(store.sessions, args);
+    };
+    const working = sessions[work](user, ref);
+    await expect.poll(() => reached).toBe(true);
+    const interrupted = await sessions.interrupt(user, ref);
+    const refusal = await sessions.reset(user, ref).catch((error: unknown) => error);
+    gate.resolve();
+    await working;
+    expect(interrupted).toBe(false);
+    expect(refusal).toMatchObject({
+      code: "session.busy",
+      message: "The session is being reset, compacted or handed off.",
+    });
+    expect(fixture.events.filter(({ kind }) => kind === "user.interrupt")).toEqual([]);
+  },
+);
