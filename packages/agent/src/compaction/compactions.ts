@@ -301,11 +301,20 @@ function contextOfSession({ session }: HydratedSession): string {
 
 function requireSmaller(compacted: CompactionResult, tokens_before: number): void {
   const tokens_after = estimateCompacted(compacted);
-  if (tokens_after >= tokens_before) {
+  if (tokens_after < tokens_before) return;
+  const { compactor } = compacted;
+  if (compactor === null)
     throw new BackplaneError(
       "request.invalid",
       "The conversation is too short for a compaction to save anything.",
       { fix: "Nothing was changed. Compact the session when it has more entries." },
     );
-  }
+  const { export_id, package_id, package_version } = compactor;
+  throw new BackplaneError(
+    "request.invalid",
+    `The compactor ${export_id} of ${package_id} ${package_version} saves nothing: it returned about ${tokens_after} tokens for a conversation of about ${tokens_before}.`,
+    {
+      fix: "Nothing was changed. Choose another compactor, or compact the session when it has more entries.",
+    },
+  );
 }

@@ -120,3 +120,19 @@ verifies(
     expect((await fixture.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
   },
 );
+
+verifies(
+  "contract.malformed",
+  "names the compactor and the two sizes when its answer is not smaller than the conversation",
+  async () => {
+    const text = "lorem ipsum dolor ".repeat(400);
+    const fixture = await createSessionWithCompactor(() => ({ seed_blocks: [], summary: { text } }));
+    const compacting = fixture.kernel.sessions.compact(user, REF, { compactor: "shrink" });
+    await expect(compacting).rejects.toMatchObject({
+      code: "request.invalid",
+      message: expect.stringMatching(
+        /^The compactor shrink of \S+ 0\.1\.0 saves nothing: it returned about \d{4} tokens for a conversation of about \d{3}\.$/,
+      ),
+    });
+  },
+);
