@@ -299,7 +299,7 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "strategies: a session can have its own strategy",
     file: "packages/agent/src/loop/settings.ts",
-    from: "requested ?? (await this.#readStrategy(key)) ?? rules.strategy",
+    from: "requested ?? (await this.#getStrategy(key)) ?? rules.strategy",
     to: "requested ?? rules.strategy",
     tests: ["packages/agent/test/loop/loop.test.ts"],
     only: "uses react by default",

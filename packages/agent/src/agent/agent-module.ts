@@ -81,7 +81,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
   const { pause = (run) => void clock.after(0, run) } = deps;
   const yieldToEventLoop = () => new Promise<void>((resolve) => pause(resolve));
   const histories = new Histories(sessions, persister, yieldToEventLoop);
-  const settings = new LoopSettings(config, store.sessions, deps.strategy);
+  const settings = new LoopSettings(config, store, deps.strategy);
   const pins = new Pins({ store, sessions, clock });
   const compactions = new Compactions({
     port,

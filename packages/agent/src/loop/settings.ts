@@ -4,7 +4,7 @@
  */
 
 import { type Json, LOOP_LIMITS } from "@backplane/contract";
-import type { SessionKey, SessionStore } from "@backplane/ports";
+import type { SessionKey, Store } from "@backplane/ports";
 import type { LiveConfig } from "@backplane/registry";
 import { sessionMapKey } from "@backplane/session";
 
@@ -18,41 +18,32 @@ const ITERATIONS_KEY = "kernel.max_iterations";
 const MAX_CACHED = 4_096;
 
 export class LoopSettings {
-  readonly #config: LiveConfig;
-  readonly #sessions: Pick<SessionStore, "get">;
+  readonly #config: Pick<LiveConfig, "get">;
+  readonly #store: Pick<Store, "sessions" | "shared">;
   readonly #default_strategy: string;
-  readonly #orgs = new Map<string, Promise<TurnRules>>();
-  /** The strategy that each session sets for itself, or null. */
-  readonly #session_strategies = new Map<string, string | null>();
+  /** The strategy that each session sets for itself, or null. Empty if other gateways can change sessions too. */
+  readonly #session_strategies = new Map<string, Promise<string | null>>();
 
-  constructor(config: LiveConfig, sessions: Pick<SessionStore, "get">, default_strategy?: string) {
+  /** `config` is read for every turn, so it has to be cached. */
+  constructor(
+    config: Pick<LiveConfig, "get">,
+    store: Pick<Store, "sessions" | "shared">,
+    default_strategy?: string,
+  ) {
     this.#config = config;
-    this.#sessions = sessions;
+    this.#store = store;
     this.#default_strategy = default_strategy ?? LOOP_LIMITS.default_strategy;
-    config.onUpdated(({ key }, org_id) => {
-      if (key === STRATEGY_KEY || key === ITERATIONS_KEY) this.#orgs.delete(org_id);
-    });
   }
 
   async read(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
-    const rules = await this.#getOrgRules(key.scope.org_id);
-    const strategy = requested ?? (await this.#readStrategy(key)) ?? rules.strategy;
+    const rules = await this.#readOrgRules(key.scope.org_id);
+    const strategy = requested ?? (await this.#getStrategy(key)) ?? rules.strategy;
     return { ...rules, strategy };
   }
 
   /** Called when the metadata of a session has changed. */
   forget(key: SessionKey): void {
     this.#session_strategies.delete(sessionMapKey(key));
-  }
-
-  #getOrgRules(org_id: string): Promise<TurnRules> {
-    let rules = this.#orgs.get(org_id);
-    if (rules === undefined) {
-      rules = this.#readOrgRules(org_id);
-      this.#orgs.set(org_id, rules);
-      rules.catch(() => this.#orgs.delete(org_id));
-    }
-    return rules;
   }
 
   async #readOrgRules(org_id: string): Promise<TurnRules> {
@@ -66,16 +57,25 @@ export class LoopSettings {
     };
   }
 
-  async #readStrategy(key: SessionKey): Promise<string | null> {
+  #getStrategy(key: SessionKey): Promise<string | null> {
+    if (this.#store.shared) return this.#readStrategy(key);
     const name = sessionMapKey(key);
     const cached = this.#session_strategies.get(name);
     if (cached !== undefined) return cached;
-    const strategy = (await this.#sessions.get(key))?.metadata.strategy;
-    const session_strategy = typeof strategy === "string" ? strategy : null;
-    this.#session_strategies.set(name, session_strategy);
+    // The promise is cached, so that `forget` also discards a read that is still in progress.
+    const strategy = this.#readStrategy(key);
+    this.#session_strategies.set(name, strategy);
+    strategy.catch(() => {
+      if (this.#session_strategies.get(name) === strategy) this.#session_strategies.delete(name);
+    });
     if (this.#session_strategies.size > MAX_CACHED)
       this.#session_strategies.delete(this.#session_strategies.keys().next().value as string);
-    return session_strategy;
+    return strategy;
+  }
+
+  async #readStrategy(key: SessionKey): Promise<string | null> {
+    const strategy = (await this.#store.sessions.get(key))?.metadata.strategy;
+    return typeof strategy === "string" ? strategy : null;
   }
 }
 

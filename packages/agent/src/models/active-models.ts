@@ -1,9 +1,10 @@
 /**
- * Selects the model for a call: the active instance and its configuration, cached until the configuration
- * changes.
+ * Selects the model for a call: the active instance and its configuration, cached until the configuration is read
+ * again.
  */
 
 import { COMPACTION_LIMITS, type Json, type ProviderInstance } from "@backplane/contract";
+import type { ConfigRow } from "@backplane/ports";
 import { activeInstanceId, groupInstances, type LiveConfig } from "@backplane/registry";
 
 interface Instances {
@@ -19,14 +20,12 @@ export interface ChosenModel {
 }
 
 export class ActiveModels {
-  readonly #config: LiveConfig;
-  readonly #orgs = new Map<string, Promise<Instances>>();
+  readonly #config: Pick<LiveConfig, "rows" | "open">;
+  /** By the rows from which they were built: the cached configuration returns the same array until it reads again. */
+  readonly #instances = new WeakMap<readonly ConfigRow[], Instances>();
 
-  constructor(config: LiveConfig) {
+  constructor(config: Pick<LiveConfig, "rows" | "open">) {
     this.#config = config;
-    config.onUpdated(({ key }, org_id) => {
-      if (key === "provider" || key.startsWith("providers.")) this.#orgs.delete(org_id);
-    });
   }
 
   /** Returns the model of the named or the active instance, or null if that instance does not exist. */
@@ -58,20 +57,16 @@ export class ActiveModels {
     return null;
   }
 
-  #getInstances(org_id: string): Promise<Instances> {
-    let instances = this.#orgs.get(org_id);
+  async #getInstances(org_id: string): Promise<Instances> {
+    const rows = await this.#config.rows(org_id, "provider");
+    let instances = this.#instances.get(rows);
     if (instances === undefined) {
-      instances = this.#read(org_id);
-      this.#orgs.set(org_id, instances);
-      instances.catch(() => this.#orgs.delete(org_id));
+      const entries = new Map(rows.map((row) => [row.key, this.#config.open(org_id, row)]));
+      const all = new Map(groupInstances(entries).map((instance) => [instance.id, instance]));
+      instances = { active: activeInstanceId(entries), all };
+      this.#instances.set(rows, instances);
     }
     return instances;
-  }
-
-  async #read(org_id: string): Promise<Instances> {
-    const entries = await this.#config.list(org_id, "provider");
-    const all = new Map(groupInstances(entries).map((instance) => [instance.id, instance]));
-    return { active: activeInstanceId(entries), all };
   }
 }
 

@@ -36,7 +36,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const subscriptions = new PluginSubscriptions(bus);
   const tools = new PluginTools(log, deps.changes);
   const callers = new MintedCallers();
-  const owners = new InstanceOwners(config);
+  const owners = new InstanceOwners(config, clock);
   const service = createServiceAccess(deps, callers);
   const adapters = new MountedAdapters({
     deps,

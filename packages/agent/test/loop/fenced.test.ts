@@ -268,3 +268,27 @@ verifies(
   },
   60_000,
 );
+
+test("uses the strategy, the limits and the model that another gateway has set, within a second", async () => {
+  const [first, second] = await createTwoGateways();
+  const turn = async (text: string) => {
+    const { run_id } = await second.kernel.sessions.message(user, s1, { text });
+    await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
+    return await second.kernel.runs.get(user, run_id);
+  };
+  expect(await turn("/say before")).toMatchObject({ status: "completed", strategy: "react" });
+  await first.kernel.config.set(admin, { "kernel.max_iterations": 1 });
+  const provider = { id: "other", plugin: "llm-echo", config: { model: "other-model" } };
+  await first.kernel.providers.create(admin, provider);
+  await first.kernel.providers.setActive(admin, "other");
+  await expect
+    .poll(async () => (await turn("/tool missing {}\n/then\n/say after")).error?.code, { timeout: 5_000 })
+    .toBe("loop.iterations");
+  const requests = second.events.filter(({ kind }) => kind === "llm.call.request");
+  expect(requests.at(-1)!.payload).toMatchObject({ provider: "other", model: "other-model" });
+  await first.kernel.sessions.patch(user, s1, { strategy: "missing" });
+  await expect(second.kernel.sessions.message(user, s1, { text: "/say x" })).rejects.toMatchObject({
+    code: "request.invalid",
+    message: expect.stringContaining("the strategy missing"),
+  });
+});

@@ -6,27 +6,31 @@ import { LoopSettings } from "../../src/loop/settings.ts";
 
 const key = { scope, workspace: "/w", session_id: "s1" };
 
-function createSettings(config: Record<string, Json>, session_strategy: string | null = null) {
-  const state = { session_strategy, updated: (_change: { key: string }, _org_id: string) => {} };
-  const live = {
-    get: async (_org: string, name: string) => config[name],
-    onUpdated: (listener: typeof state.updated) => {
-      state.updated = listener;
+function createSettings(
+  config: Record<string, Json>,
+  { strategy = null, shared = false }: { strategy?: string | null; shared?: boolean } = {},
+) {
+  const state = { strategy, reads: 0, delay: Promise.resolve() };
+  const store = {
+    shared,
+    sessions: {
+      async get() {
+        state.reads++;
+        const metadata = state.strategy === null ? {} : { strategy: state.strategy };
+        await state.delay;
+        return { metadata };
+      },
     },
   };
-  const sessions = {
-    get: async () => ({
-      metadata: state.session_strategy === null ? {} : { strategy: state.session_strategy },
-    }),
-  };
-  return { state, settings: new LoopSettings(live as never, sessions as never, "default") };
+  const read_config = { get: async (_org: string, name: string) => config[name] };
+  return { state, settings: new LoopSettings(read_config, store as never, "default") };
 }
 
 test("prefers the requested strategy to the session's, and the session's to the org's", async () => {
-  const { settings, state } = createSettings({ "kernel.strategy": "org" }, "own");
+  const { settings, state } = createSettings({ "kernel.strategy": "org" }, { strategy: "own" });
   expect((await settings.read(key, "requested")).strategy).toBe("requested");
   expect((await settings.read(key, undefined)).strategy).toBe("own");
-  state.session_strategy = null;
+  state.strategy = null;
   settings.forget(key);
   expect((await settings.read(key, undefined)).strategy).toBe("org");
   expect((await createSettings({}).settings.read(key, undefined)).strategy).toBe("default");
@@ -34,7 +38,7 @@ test("prefers the requested strategy to the session's, and the session's to the 
 
 test("applies a changed setting of the org to the next turn and ignores invalid numbers", async () => {
   const config: Record<string, Json> = { "kernel.max_iterations": 7, "kernel.strategy": "a" };
-  const { settings, state } = createSettings(config);
+  const { settings } = createSettings(config);
   expect(await settings.read(key, undefined)).toEqual({ strategy: "a", max_iterations: 7 });
   for (const [value, expected] of [
     [9, 9],
@@ -44,10 +48,34 @@ test("applies a changed setting of the org to the next turn and ignores invalid 
     ["8", LOOP_LIMITS.iterations],
   ] as const) {
     config["kernel.max_iterations"] = value;
-    state.updated({ key: "kernel.max_iterations" }, scope.org_id);
     expect((await settings.read(key, undefined)).max_iterations).toBe(expected);
   }
   config["kernel.strategy"] = "b";
-  state.updated({ key: "kernel.strategy" }, scope.org_id);
   expect((await settings.read(key, undefined)).strategy).toBe("b");
+});
+
+test("reads the strategy of a session again for each turn only if other gateways can change it", async () => {
+  for (const [shared, expected, reads] of [
+    [true, "changed", 2],
+    [false, "own", 1],
+  ] as const) {
+    const { settings, state } = createSettings({}, { strategy: "own", shared });
+    expect((await settings.read(key, undefined)).strategy).toBe("own");
+    state.strategy = "changed";
+    expect((await settings.read(key, undefined)).strategy).toBe(expected);
+    expect(state.reads).toBe(reads);
+  }
+});
+
+test("does not keep a strategy that was being read when it was changed", async () => {
+  const { settings, state } = createSettings({}, { strategy: "own" });
+  const gate = Promise.withResolvers<void>();
+  state.delay = gate.promise;
+  const reading = settings.read(key, undefined);
+  await expect.poll(() => state.reads).toBe(1);
+  state.strategy = "changed";
+  settings.forget(key);
+  gate.resolve();
+  await reading;
+  expect((await settings.read(key, undefined)).strategy).toBe("changed");
 });
