@@ -216,6 +216,22 @@ export const HARNESS_DEFENCES: Mutant[] = [
     tests: ["packages/agent/test/harness/limits.test.ts"],
   },
   {
+    defence: "harness: a session of another workspace is another session",
+    file: "packages/agent/src/harness/session-access.ts",
+    from: "return session_id === key.session_id && workspace === key.workspace;",
+    to: "return session_id === key.session_id && workspace !== null;",
+    tests: ["packages/agent/test/harness/messages.test.ts"],
+    only: "same id in another workspace",
+  },
+  {
+    defence: "harness: a harness whose binding was removed writes nothing",
+    file: "packages/agent/src/harness/session-access.ts",
+    from: 'if (item?.kind !== "harness")\n    throw',
+    to: 'if (item?.kind !== "harness") return;\n  if (item.kind !== "harness")\n    throw',
+    tests: ["packages/agent/test/harness/messages.test.ts"],
+    only: "whose binding was removed",
+  },
+  {
     defence: "harness: a hosted harness writes only to its own conversation",
     file: "packages/agent/src/agent/chains.ts",
     from: 'if (row !== null) await requireSessionSupport(door, row, key, "add blocks");',

@@ -27,6 +27,7 @@ export { toDelegatedCaller } from "./keys/authenticate.ts";
 export { Heartbeat } from "./node/heartbeat.ts";
 export { NodeLease } from "./node/node-lease.ts";
 export { StoreWait } from "./node/store-wait.ts";
+export { findSuccessor } from "./open/find-successor.ts";
 export { Deliverer } from "./outbox/deliver.ts";
 export { Dispatcher } from "./outbox/dispatcher.ts";
 export { Retention } from "./retention/retention.ts";

@@ -18,11 +18,12 @@ import type {
   SessionKey,
   UserMessage,
 } from "@backplane/ports";
-import type { Persister, Sessions } from "@backplane/session";
+import { DEFAULT_WORKSPACE, type Persister, type Sessions } from "@backplane/session";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
 import { buildRunRecords } from "../loop/run-record.ts";
 import { executionOf } from "../loop/run-turn.ts";
+import { isTarget } from "./session-access.ts";
 
 export interface HarnessRunDeps {
   door: Door;
@@ -120,17 +121,15 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     },
   };
 
-  async function requireSessionOfExecution(
-    { scope, session_id }: SessionKey,
-    execution_id: string,
-  ): Promise<void> {
-    const execution = await store.executions.get(scope, execution_id);
+  async function requireSessionOfExecution(key: SessionKey, execution_id: string): Promise<void> {
+    const execution = await store.executions.get(key.scope, execution_id);
     if (execution === null) throw new BackplaneError("execution.not_found");
-    if (execution.target.session_id === session_id) return;
-    const owner = execution.target.session_id;
+    const { target } = execution;
+    if (isTarget(target, key)) return;
+    const owner = target.session_id === undefined ? "no session" : describeSession(target.session_id, target);
     throw new BackplaneError(
       "request.invalid",
-      `The execution ${execution_id} belongs to ${owner === null ? "no session" : `session ${owner}`}, not to ${session_id}.`,
+      `The execution ${execution_id} belongs to ${owner}, not to ${describeSession(key.session_id, key)}.`,
     );
   }
 
@@ -160,6 +159,13 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       joins: 0,
     };
   }
+}
+
+function describeSession(
+  session_id: string,
+  { workspace = DEFAULT_WORKSPACE }: { workspace?: string | undefined },
+): string {
+  return `session ${session_id}${workspace === DEFAULT_WORKSPACE ? "" : ` of workspace ${workspace}`}`;
 }
 
 function buildInput(

@@ -1,8 +1,9 @@
 /** The sessions and chains that a harness may write to, according to `supports` in its manifest. */
 
-import { BackplaneError, type PluginExport } from "@backplane/contract";
-import type { Door } from "@backplane/door";
+import { BackplaneError, type Execution, type PluginExport } from "@backplane/contract";
+import { type Door, findSuccessor } from "@backplane/door";
 import type { Caller, InvocationRow, SessionKey } from "@backplane/ports";
+import { DEFAULT_WORKSPACE } from "@backplane/session";
 
 type Support = Extract<PluginExport, { kind: "harness" }>["harness"]["supports"][number];
 
@@ -20,11 +21,21 @@ export async function findCallingRow(
 export async function requireSessionSupport(
   door: Door,
   row: InvocationRow,
-  { session_id }: SessionKey,
+  key: SessionKey,
   action: string,
 ): Promise<void> {
-  const support = row.session_id === session_id ? "continue" : "branch_session";
-  await requireSupport(door, row, support, `${action} on the session ${session_id}`);
+  if (row.export_kind !== "harness") return;
+  const execution = await door.deps.store.executions.get(row, row.execution_id);
+  const support = execution !== null && isTarget(execution.target, key) ? "continue" : "branch_session";
+  await requireSupport(door, row, support, `${action} on the session ${key.session_id}`);
+}
+
+/** Sessions of different workspaces may have the same id. */
+export function isTarget(
+  { session_id, workspace = DEFAULT_WORKSPACE }: Execution["target"],
+  key: SessionKey,
+): boolean {
+  return session_id === key.session_id && workspace === key.workspace;
 }
 
 /** `action` completes "it may not …" in the message. */
@@ -35,9 +46,14 @@ export async function requireSupport(
   action: string,
 ): Promise<void> {
   if (row.export_kind !== "harness") return;
-  const bound = await door.bindings.get(row, row.binding_id);
+  const bound = (await door.bindings.get(row, row.binding_id)) ?? (await findSuccessor(door.bindings, row));
   const item = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
-  if (item?.kind !== "harness" || item.harness.supports.includes(support)) return;
+  if (item?.kind !== "harness")
+    throw new BackplaneError(
+      "policy.denied",
+      `The harness ${row.export_id} is no longer bound, so it may not ${action}.`,
+    );
+  if (item.harness.supports.includes(support)) return;
   throw new BackplaneError(
     "policy.denied",
     `The harness ${row.export_id} does not list ${support} in supports, so it may not ${action}.`,

@@ -235,3 +235,88 @@ verifies(
     await until(async () => (await second.kernel.runs.get(user, started.run.id)).status !== "running");
   },
 );
+
+verifies(
+  "harness.contract",
+  "treats a session with the same id in another workspace as another session",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage({ supports: ["continue", "tool"] }));
+    const outcomes: unknown[] = [];
+    scriptHarness(fixture, async ({ caller }) => {
+      for (const workspace of ["default", "notes"]) {
+        const chain_id = (await fixture.kernel.sessions.get(user, { session_id: "s1", workspace }))
+          .head_chain_id;
+        const adding = fixture.kernel.chains.addBlocks(caller, chain_id, [
+          { kind: "input", content: [{ type: "text", text: "x" }] },
+        ]);
+        outcomes.push(
+          await adding.then(
+            () => workspace,
+            ({ message }: Error) => message,
+          ),
+        );
+      }
+      return { summary: { text: "ended" } };
+    });
+    for (const workspace of ["default", "notes"])
+      await fixture.kernel.sessions.create(user, { session_id: "s1", workspace });
+    const harness = { export_id: "triage" };
+    const ends: Run[] = [];
+    for (const workspace of ["default", "notes"]) {
+      const body = { session_id: "s1", workspace, input: { text: "go" }, harness };
+      ends.push(await (await fixture.kernel.runs.start(user, body)).settled);
+    }
+    const refused = expect.stringContaining("does not list branch_session");
+    expect(outcomes).toEqual(["default", refused, refused, "notes"]);
+    const { execution_id } = ends[1]!.harness!;
+    await expect(
+      fixture.kernel.runs.start(user, {
+        session_id: "s1",
+        input: { text: "on" },
+        harness: { ...harness, execution_id },
+      }),
+    ).rejects.toMatchObject({
+      code: "request.invalid",
+      message: `The execution ${execution_id} belongs to session s1 of workspace notes, not to session s1.`,
+    });
+  },
+);
+
+verifies("harness.contract", "refuses writes of a harness whose binding was removed", async () => {
+  const fixture = await createTestSession();
+  const { binding_id } = await fixture.bind(harnessPackage({ supports: ["continue"] }));
+  const { head_chain_id } = await fixture.kernel.sessions.create(user, { session_id: "s1" });
+  let refused: unknown = null;
+  await runHarness(fixture, {}, async ({ caller }) => {
+    await fixture.kernel.bindings.remove(admin, binding_id);
+    const creating = fixture.kernel.chains.fork(caller, head_chain_id, {});
+    refused = await creating.catch((error: unknown) => error);
+  });
+  expect(refused).toMatchObject({
+    code: "policy.denied",
+    message: "The harness triage is no longer bound, so it may not create chains.",
+  });
+});
+
+verifies(
+  "tools.context",
+  "marks the call of a harness as interactive while its session is watched, in any workspace",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const interactive: unknown[] = [];
+    scriptHarness(fixture, async ({ request }) => {
+      interactive.push(request.context.interactive);
+      return { summary: { text: "ended" } };
+    });
+    const ref = { session_id: "s1", workspace: "notes" };
+    await fixture.kernel.sessions.create(user, ref);
+    const watcher = { since_entry: null, adapter_id: "test", send: () => 0, ended() {} };
+    await fixture.kernel.fanout.attach(user, ref, watcher);
+    const start = { input: { text: "go" }, harness: { export_id: "triage" } };
+    for (const workspace of ["notes", "default"])
+      await (await fixture.kernel.runs.start(user, { ...ref, workspace, ...start })).settled;
+    expect(interactive).toEqual([true, undefined]);
+  },
+);

@@ -7,8 +7,8 @@
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, Scope } from "@backplane/ports";
-import { DEFAULT_WORKSPACE } from "@backplane/session";
 import type { Principal } from "../authority/authority.ts";
+import { workspaceOfCall } from "../calls/call-ids.ts";
 
 const MAX_GRANTS = 10_000;
 
@@ -22,13 +22,10 @@ export interface SessionCall {
 }
 
 /** Null for a call without a session. */
-export function toSessionCall(
-  { org_id, project_id, session_id, turn }: InvocationRow,
-  identity: string,
-): SessionCall | null {
+export function toSessionCall(row: InvocationRow, identity: string): SessionCall | null {
+  const { org_id, project_id, session_id } = row;
   if (session_id === null) return null;
-  const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
-  return { scope: { org_id, project_id }, workspace, session_id, identity };
+  return { scope: { org_id, project_id }, workspace: workspaceOfCall(row), session_id, identity };
 }
 
 export interface SessionGrant {

@@ -2,6 +2,7 @@
 
 import { ID_PREFIXES, type InvokeBody, isId } from "@backplane/contract";
 import type { Caller, InvocationRow, TraceIds } from "@backplane/ports";
+import { DEFAULT_WORKSPACE } from "@backplane/session";
 
 export function callIdsOf({
   session_id,
@@ -14,6 +15,11 @@ export function callIdsOf({
   if (chain_id !== null) ids.chain_id = chain_id;
   if (run_id !== null) ids.run_id = run_id;
   return ids;
+}
+
+/** The workspace of the call's session. A call that a client or a plugin makes directly is in the default workspace. */
+export function workspaceOfCall({ turn, harness_run }: Pick<InvocationRow, "turn" | "harness_run">): string {
+  return (turn ?? harness_run)?.workspace ?? DEFAULT_WORKSPACE;
 }
 
 /**

@@ -22,9 +22,9 @@ import {
 } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, RunOutcome, RunRequest } from "@backplane/ports";
 import { effectiveConfig, isRemote, MAX_RENEWALS, narrowGrant } from "@backplane/registry";
-import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
+import { workspaceOfCall } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { addAttempt } from "../calls/earlier-attempts.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
@@ -375,8 +375,8 @@ function buildContext(
   };
   if (row.project_id !== null) context.project_id = row.project_id;
   if (row.session_id !== null) {
-    const { org_id, project_id, session_id, turn } = row;
-    const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
+    const { org_id, project_id, session_id } = row;
+    const workspace = workspaceOfCall(row);
     context.session_id = session_id;
     // A delivery runs in the background, so there is nobody to ask even while a person watches the session.
     if (!isDelivery(row) && isWatched({ scope: { org_id, project_id }, workspace, session_id }))
