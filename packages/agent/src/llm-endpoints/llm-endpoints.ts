@@ -334,7 +334,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     facade,
     async start() {
       // If the store is not shared, no other gateway has calls that may still run.
-      await endLost(store.shared ? clock.now() : Number.MAX_SAFE_INTEGER);
+      await endLost(store.shared ? clock.now() - SETTLE_GRACE_MS : Number.MAX_SAFE_INTEGER);
       if (store.shared) scheduleSweep();
     },
     async stop() {

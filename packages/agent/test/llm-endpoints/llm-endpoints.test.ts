@@ -196,10 +196,11 @@ verifies("llm.gateway", "reserves tokens for each answer that a client requests"
 verifies("llm.gateway", "ends lost calls at the start and periodically until the gateway stops", async () => {
   const { module, lost, tick, scheduled } = createEndpoints();
   await module.start();
-  expect(lost).toEqual([1_000_000]);
+  // A call of another gateway may settle up to 30 s after its deadline.
+  expect(lost).toEqual([970_000]);
   await tick(60_000);
   await tick(60_000);
-  expect(lost).toEqual([1_000_000, 1_030_000, 1_090_000]);
+  expect(lost).toEqual([970_000, 1_030_000, 1_090_000]);
   await module.stop();
   await tick(60_000);
   expect(scheduled).toEqual([]);
