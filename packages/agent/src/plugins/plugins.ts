@@ -134,9 +134,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       await deps.store.audit.append(
         buildAudit(deps, caller, "plugin.remove", name, { source: record.entry.source }),
       );
-      await registry.unload(record, "unloaded");
-      await loader.remove(name);
-      registry.forget(record);
+      await registry.remove(record, () => loader.remove(name));
       // A plugin that the removed one had overridden, such as a bundled plugin of the same name, is loaded
       // again.
       for (const record of await registry.discover()) await registry.load(record);

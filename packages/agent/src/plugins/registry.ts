@@ -92,10 +92,6 @@ export class PluginRegistry {
     await record.queue(() => this.#load(record));
   }
 
-  async unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
-    await record.queue(() => this.#unload(record, to));
-  }
-
   /**
    * Replaces the running instance. Calls in flight end in the old instance. Throws when the new instance cannot be
    * loaded. The old instance then stays active, unless the category or the prefixes of the plugin have changed. A
@@ -114,8 +110,13 @@ export class PluginRegistry {
     });
   }
 
-  forget(record: PluginRecord): void {
-    this.#records.forget(record);
+  /** Unloads the plugin, removes its package and forgets it. A change that is queued behind it has no effect. */
+  async remove(record: PluginRecord, removePackage: () => Promise<void>): Promise<void> {
+    await record.queue(async () => {
+      await this.#unload(record, "unloaded");
+      await removePackage();
+      this.#records.forget(record);
+    });
   }
 
   recordOutcome(instance: Instance, failure: unknown): void {
@@ -130,14 +131,15 @@ export class PluginRegistry {
     }));
     for (const name of sortByDependencies(nodes).names.toReversed()) {
       const record = this.get(name);
-      await this.unload(record, record.settings.enabled ? "unloaded" : "disabled");
+      const to = record.settings.enabled ? "unloaded" : "disabled";
+      await record.queue(() => this.#unload(record, to));
     }
     for (const instance of this.#retiring.keys()) instance.resolveIdle();
     await Promise.all(this.#retiring.values());
   }
 
   async #load(record: PluginRecord): Promise<void> {
-    if (record.instance !== null || this.#stopped) return;
+    if (record.instance !== null || this.#stopped || this.#isForgotten(record)) return;
     record.restart?.stop();
     try {
       const instance = await this.#startInstance(record);
@@ -148,7 +150,7 @@ export class PluginRegistry {
   }
 
   async #restart(record: PluginRecord): Promise<void> {
-    if (this.#stopped) return;
+    if (this.#stopped || this.#isForgotten(record)) return;
     const instance = await this.#startInstance(record);
     if (instance !== null) await this.#activate(record, instance, "restart");
   }
@@ -188,6 +190,8 @@ export class PluginRegistry {
   async #reload(record: PluginRecord): Promise<void> {
     const { lifecycle, subscriptions, timeouts } = this.#options;
     const old = record.instance;
+    if (this.#isForgotten(record))
+      throw new BackplaneError("plugin.not_found", `Plugin ${record.name} has been removed.`);
     if (old === null || record.status !== "loaded") {
       await this.discover();
       await this.#load(record);
@@ -289,6 +293,11 @@ export class PluginRegistry {
         fix: `Install or repair ${name}.`,
       },
     );
+  }
+
+  /** Whether the plugin was removed after the change had been requested. */
+  #isForgotten(record: PluginRecord): boolean {
+    return this.#records.find(record.name) !== record;
   }
 
   #modeFor(record: PluginRecord, entry: PluginEntry = record.entry): Mode {

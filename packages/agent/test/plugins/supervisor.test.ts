@@ -1,8 +1,9 @@
 /** Plugins that fail or exit after they were loaded: the failure count, and the unload or restart that follows. */
 import { BackplaneError, type BusEvent } from "@backplane/contract";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestPlugins, drainBus, plugin, until } from "./test-plugins.ts";
+import { codeOfRejected, createTestPlugins, drainBus, plugin, until } from "./test-plugins.ts";
 
 verifies(
   "plug.failures",
@@ -208,4 +209,60 @@ test("counts the exit of a process with many calls in flight as one failure", as
   fixture.loader.kill("busy");
   await until(() => fixture.system.snapshot()[0]!.failures === 1 && fixture.status("busy") === "loaded");
   expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([]);
+});
+
+test("does not start a removed plugin again when its restart or its load was queued behind the removal", async () => {
+  const unloading = Promise.withResolvers<void>();
+  const fixture = await createTestPlugins(
+    (loader) => {
+      loader.add(() => plugin("crashing", "skill"), { origin: "installed" });
+      loader.add(() => plugin("base", "skill", { onUnload: () => unloading.promise }), {
+        origin: "installed",
+      });
+    },
+    { timeouts: { restart_ms: 1 } },
+  );
+  const { system, loader } = fixture;
+  // The removal waits, and meanwhile the restart is queued behind it.
+  const removing_files = Promise.withResolvers<void>();
+  const remove = loader.remove.bind(loader);
+  loader.remove = async (name) => {
+    if (name === "crashing") await removing_files.promise;
+    await remove(name);
+  };
+  loader.kill("crashing");
+  const removed = system.facade.remove(admin, "crashing");
+  const base = system.facade.remove(admin, "base");
+  await until(() => fixture.status("base") === "unloading");
+  const reloaded = codeOfRejected(system.facade.reload(admin, "base"));
+  const enabled = fixture.set({ "plugin.base.enabled": true });
+  unloading.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  removing_files.resolve();
+  await Promise.all([removed, base, enabled]);
+  expect(await reloaded).toBe("plugin.not_found");
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(loader.log.filter((line) => line.startsWith("load "))).toEqual([
+    "load crashing hosted",
+    "load base hosted",
+  ]);
+  expect(system.snapshot()).toEqual([]);
+});
+
+test("truncates every thrown value that is shown as the error of a plugin", async () => {
+  const thrown: unknown[] = [new Error("x".repeat(50_000)), "y".repeat(50_000)];
+  const fixture = await createTestPlugins((loader) => {
+    for (const [n, value] of thrown.entries())
+      loader.add(() =>
+        plugin(`broken-${n}`, "skill", {
+          onLoad: () => {
+            throw value;
+          },
+        }),
+      );
+  });
+  for (const { error, trace } of fixture.system.snapshot()) {
+    expect(error!.length).toBe(2_000);
+    expect(trace!.length).toBe(16_000);
+  }
 });
