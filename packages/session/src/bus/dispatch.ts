@@ -103,14 +103,14 @@ export class Dispatch {
       owner.blocking++;
       blocked_queue.pending++;
     }
-    let result: unknown;
+    let promise: Promise<unknown> | null;
     try {
-      result = handler(event);
+      promise = toPromise(handler(event));
     } catch (error) {
       this.#finish(subscription, event, blocked_queue, { message: messageOf(error), timed_out: false });
       return;
     }
-    if (!isThenable(result)) {
+    if (promise === null) {
       this.#finish(subscription, event, blocked_queue, null);
       return;
     }
@@ -120,10 +120,13 @@ export class Dispatch {
       blocked_queue,
       this.#timeoutFor(owner.category, event),
     );
-    // The built-in `then` of a native promise calls back once even if the promise overrides `then`; any other
-    // thenable is wrapped into a native promise.
-    const promise = result instanceof Promise ? result : Promise.resolve(result);
-    void Promise.prototype.then.call(promise, running.resolved, running.rejected);
+    // The built-in `then` of a native promise calls back once even if the promise overrides `then`.
+    try {
+      void Promise.prototype.then.call(promise, running.resolved, running.rejected);
+    } catch (error) {
+      // An object that only inherits from Promise.prototype, or a promise whose `constructor` throws.
+      running.rejected(error);
+    }
   }
 
   #passesFilter(subscription: BusSubscription, event: BusEvent): boolean {
@@ -213,8 +216,11 @@ export class Dispatch {
   }
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && (value instanceof Promise || "then" in value);
+/** Returns null for a value that is not a thenable. Throws if the value is a proxy whose handler throws. */
+function toPromise(value: unknown): Promise<unknown> | null {
+  if (typeof value !== "object" || value === null) return null;
+  if (value instanceof Promise) return value;
+  return "then" in value ? Promise.resolve(value) : null;
 }
 
 function messageOf(error: unknown): string {

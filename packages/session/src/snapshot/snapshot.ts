@@ -42,9 +42,10 @@ export function snapshot(payload: unknown): Readonly<PlainObject> {
 function copy(value: unknown, depth: number): unknown {
   switch (typeof value) {
     case "string":
-    case "number":
     case "boolean":
       return value;
+    case "number":
+      return toJsonNumber(value);
     case "object":
       if (value === null) return null;
       return Array.isArray(value) ? copyArray(value, depth) : copyObject(value as PlainObject, depth);
@@ -54,6 +55,12 @@ function copy(value: unknown, depth: number): unknown {
     case "function":
       throw invalidPayloadError(`a payload must be plain data, but contains a ${typeof value}`);
   }
+}
+
+/** JSON writes NaN and the infinities as null, and -0 as 0. */
+function toJsonNumber(value: number): number | null {
+  if (value === 0) return 0;
+  return Number.isFinite(value) ? value : null;
 }
 
 function copyArray(list: unknown[], depth: number): readonly unknown[] {

@@ -255,3 +255,34 @@ test("bounds the number of queued plugin.error events", async () => {
   expect(logged.some(({ message }) => message.includes("dropped"))).toBe(true);
   await idle();
 });
+
+verifies(
+  "bus.isolation",
+  "a handler that returns an object that only looks like a promise does not stop its session",
+  async () => {
+    const { bus, attachPlugin, events, idle } = createTestBus();
+    const received: string[] = [];
+    const throwing = () => {
+      throw new Error("trap");
+    };
+    const constructed: Promise<void> = Promise.resolve();
+    void Object.defineProperty(constructed, "constructor", { get: throwing });
+    const values: Record<string, () => unknown> = {
+      inherits: () => Object.create(Promise.prototype),
+      constructed: () => constructed,
+      proxy: () => new Proxy({}, { getPrototypeOf: throwing }),
+      has: () => new Proxy({}, { has: throwing }),
+    };
+    for (const [name, handler] of Object.entries(values))
+      attachPlugin(name, "skill").subscribe("user.interrupt", handler);
+    attachPlugin("good", "skill").subscribe("user.*", ({ kind }) => void received.push(kind));
+    const web = attachPlugin("web", "adapter");
+    web.tryPublish("user.interrupt", {}, { session_id: "s" });
+    web.tryPublish("user.message.received", { text: "next" }, { session_id: "s" });
+    await idle();
+    expect(received).toEqual(["user.interrupt", "user.message.received"]);
+    expect(bus.stats().running).toBe(0);
+    const failed = events.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.name);
+    expect(failed).toEqual(Object.keys(values));
+  },
+);

@@ -75,3 +75,11 @@ test("shared values do not bypass the limits of a payload", () => {
   expect(share(unsupported)).toBe(unsupported);
   expect(codeOfThrown(() => snapshot({ unsupported }))).toBe("request.invalid");
 });
+
+test("converts numbers that JSON cannot represent as JSON does", () => {
+  const payload = { a: Number.NaN, b: [Number.POSITIVE_INFINITY, 1.5], c: { d: -Infinity, e: -0 } };
+  const copied = snapshot(payload);
+  expect(copied).toEqual(JSON.parse(JSON.stringify(payload)));
+  expect(copied).toEqual({ a: null, b: [null, 1.5], c: { d: null, e: 0 } });
+  expect(share(payload)).toEqual(copied);
+});
