@@ -19,6 +19,7 @@ export type * from "./host/package-files.ts";
 export type * from "./host/plugin-loader.ts";
 export type * from "./host/runner.ts";
 export type * from "./host/schemas.ts";
+export type * from "./host/shared-packages.ts";
 export type * from "./host/workspace-folders.ts";
 export type * from "./kernel/agent.ts";
 export { type ChangeEvents, Changes } from "./kernel/changes.ts";

@@ -24,6 +24,7 @@ import { trustedKeys } from "./0026-trusted-keys.ts";
 import { bindingRevisions } from "./0028-binding-revisions.ts";
 import { jobIndexes } from "./0029-job-indexes.ts";
 import { traces } from "./0030-traces.ts";
+import { sharedPackages } from "./0031-shared-packages.ts";
 import type { Migration } from "./migration.ts";
 import { newestVersion } from "./schema-version.ts";
 
@@ -55,6 +56,7 @@ export const MIGRATIONS: readonly Migration[] = [
   bindingRevisions,
   jobIndexes,
   traces,
+  sharedPackages,
 ];
 
 export const SCHEMA_VERSION = newestVersion(MIGRATIONS);

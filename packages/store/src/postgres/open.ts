@@ -1,4 +1,4 @@
-import type { ArtifactFiles, Logger, Store } from "@backplane/ports";
+import type { ArtifactFiles, Logger, SharedPackages, Store } from "@backplane/ports";
 import type pg from "pg";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";
@@ -12,6 +12,7 @@ import { openPostgresArtifacts } from "./artifacts.ts";
 import { isConflict, MAX_ATTEMPTS, toPostgresError } from "./errors.ts";
 import { explainConnection } from "./explain-connection.ts";
 import { migrateDatabase } from "./migrate.ts";
+import { openPostgresPackages } from "./shared-packages.ts";
 import { insertOnce, inTransaction } from "./transactions.ts";
 
 export interface PostgresOptions {
@@ -31,9 +32,10 @@ export interface PostgresOptions {
   caller_clock?: boolean;
 }
 
-/** A store that also contains the artifacts, because the nodes share nothing but the database. */
+/** A store that also contains artifacts and the files of packages, because the nodes share nothing but the database. */
 export interface PostgresStore extends Store {
   artifacts: ArtifactFiles;
+  shared_packages: SharedPackages;
 }
 
 const INT8 = 20;
@@ -81,7 +83,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     throw explainConnection(error, url) ?? toPostgresError(error);
   }
   const store = createStore(createBackend({ pool, leases }, log, options.caller_clock ?? false));
-  return { ...store, artifacts: openPostgresArtifacts(pool) };
+  return { ...store, artifacts: openPostgresArtifacts(pool), shared_packages: openPostgresPackages(pool) };
 }
 
 interface Pools {
