@@ -4,6 +4,11 @@ export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
 export { type InspectedTree, inspectContent } from "./content/inspect-content.ts";
+export {
+  type ShareContentOptions,
+  type SharedContentStore,
+  shareContent,
+} from "./content/share-content.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
 export { createPackageImporter, type PackageImporterOptions } from "./import/create-package-importer.ts";
 export { buildServerManifest, type ServerDraft } from "./import/mcp/server-manifest.ts";

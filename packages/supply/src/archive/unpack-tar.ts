@@ -4,6 +4,7 @@
 import { pipeline } from "node:stream/promises";
 import { codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Extract, type Header } from "tar-stream";
+import { createWriteQueue } from "../files/write-queue.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { createNameLedger, safePath } from "./entry-rules.ts";
 import { inflate } from "./inflate.ts";
@@ -12,7 +13,6 @@ import { createTarGuard, type GuardedEntry } from "./tar-guard.ts";
 import { createTreeWriter, type FileScan, type TreeWriter } from "./tree-writer.ts";
 import { unsafe } from "./unsafe.ts";
 
-const MAX_WRITES = 8;
 const SMALL_BYTES = 256 * 1024;
 
 interface ExpectedEntry extends GuardedEntry {
@@ -107,29 +107,6 @@ async function collect(bytes: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of bytes) chunks.push(chunk);
   return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
-}
-
-/** Writes a few small files concurrently. A failure is thrown by the next `add` or by `idle`. */
-function createWriteQueue() {
-  const running = new Set<Promise<void>>();
-  const failures: unknown[] = [];
-  const throwFirstFailure = () => {
-    if (failures.length > 0) throw failures[0];
-  };
-  return {
-    async add(work: () => Promise<void>): Promise<void> {
-      while (running.size >= MAX_WRITES) await Promise.race(running);
-      throwFirstFailure();
-      const task: Promise<void> = work()
-        .catch((error: unknown) => void failures.push(error))
-        .finally(() => running.delete(task));
-      running.add(task);
-    },
-    async idle(): Promise<void> {
-      await Promise.all(running);
-      throwFirstFailure();
-    },
-  };
 }
 
 /** A parser error means a bad archive; an error of the disk or of the sender does not. */

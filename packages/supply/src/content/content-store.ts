@@ -24,6 +24,7 @@ import {
   type TreeListing,
 } from "../tree/tree-listing.ts";
 import { type Difference, findDifference } from "../tree/verify-tree.ts";
+import { DigestLocks } from "./digest-locks.ts";
 
 export interface Staging {
   /** The path to unpack to, which does not exist yet, on the file system of the store. */
@@ -45,6 +46,8 @@ export interface ContentStore {
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
+  /** Lists the digests of all trees. */
+  digests(): Promise<string[]>;
   /** Lists the files of the tree. Throws `package.files_missing` when the tree is missing. */
   listing(digest: string): Promise<TreeFile[]>;
   /** Ends the protection by one `install`, because the package row exists or will not be written. */
@@ -116,6 +119,11 @@ export function openContentStore(dir: string): ContentStore {
     throw (await folderExists(folder)) ? corruptPackage(digest, difference) : missingFiles(digest);
   };
 
+  const listDigests = async (): Promise<string[]> =>
+    (await readdir(join(dir, "sha256")))
+      .filter((name) => /^[0-9a-f]{64}$/.test(name))
+      .map((name) => `sha256:${name}`);
+
   const isOld = async (digest: string, min_age_ms: number): Promise<boolean> => {
     const info = await stat(folderOf(digest)).catch(() => null);
     return info !== null && Date.now() - info.mtimeMs >= min_age_ms;
@@ -126,15 +134,15 @@ export function openContentStore(dir: string): ContentStore {
     treeOf: (digest) => join(folderOf(digest), "tree"),
     async sweep(isUsed, min_age_ms) {
       let removed = 0;
-      for (const name of await readdir(join(dir, "sha256"))) {
-        const digest = `sha256:${name}`;
-        if (!/^[0-9a-f]{64}$/.test(name) || !(await isOld(digest, min_age_ms))) continue;
+      for (const digest of await listDigests()) {
+        if (!(await isOld(digest, min_age_ms))) continue;
         const unused = async () => (await isOld(digest, min_age_ms)) && !(await isUsed(digest));
         if (await discardIfUnused(digest, unused)) removed++;
       }
       return removed;
     },
     has: (digest) => folderExists(folderOf(digest)),
+    digests: listDigests,
     async listing(digest) {
       const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
       if (text === null) throw missingFiles(digest);
@@ -210,15 +218,10 @@ function folderExists(folder: string): Promise<boolean> {
   );
 }
 
-/** A gateway that shares its database with others has only the files of packages that were installed on it. */
-function missingFiles(digest: string): BackplaneError {
-  return new BackplaneError(
-    "package.files_missing",
-    `The files of ${digest} are not in this gateway's home.`,
-    {
-      details: { digest, what: "missing" },
-    },
-  );
+export function missingFiles(digest: string, places = "not in this gateway's home"): BackplaneError {
+  return new BackplaneError("package.files_missing", `The files of ${digest} are ${places}.`, {
+    details: { digest, what: "missing" },
+  });
 }
 
 export function corruptPackage(digest: string, difference: Difference): BackplaneError {
@@ -257,20 +260,4 @@ async function makeDurable(staged: string, files: readonly TreeFile[], operation
     await syncFolder(folder);
   });
   await syncFolder(staged);
-}
-
-/** Serializes the work on each digest. */
-class DigestLocks {
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  async run<T>(digest: string, work: () => Promise<T>): Promise<T> {
-    const previous = this.#last.get(digest) ?? Promise.resolve();
-    const current = previous.then(work, work);
-    this.#last.set(digest, current);
-    try {
-      return await current;
-    } finally {
-      if (this.#last.get(digest) === current) this.#last.delete(digest);
-    }
-  }
 }
