@@ -4,6 +4,7 @@ export type { Migration } from "./migrations/migration.ts";
 export { type DatabaseSummary, readDatabaseSummary } from "./postgres/check-database.ts";
 export {
   type DatabaseDump,
+  type DumpOptions,
   dumpDatabase,
   type RestoreDatabaseOptions,
   restoreDatabase,

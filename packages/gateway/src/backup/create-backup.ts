@@ -1,7 +1,8 @@
 /**
  * `backplane backup` archives a home, even while its gateway runs. A snapshot of the store is copied first. The
  * bytes of packages and artifacts never change and are copied afterwards, so the archive contains all bytes that the
- * snapshot refers to, and possibly more.
+ * snapshot refers to, and possibly more. Of the packages in a PostgreSQL database, it contains the rows of those that
+ * are not intact in the home; the others would be in the archive twice, and the restored gateway stores them again.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -18,6 +19,7 @@ import {
   sqliteDiskFault,
   storeSchemaVersion,
 } from "@backplane/store";
+import { inspectContent } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
 import { fsyncFolder, readSecretKeys } from "../home/home.ts";
 import { writeLastBackup } from "../home/last-backup.ts";
@@ -99,7 +101,7 @@ async function addStore(
   archive: ArchiveWriter,
   work: string,
 ): Promise<BackupManifest["store"]> {
-  if (url !== undefined) return await addDatabase(url, archive, work);
+  if (url !== undefined) return await addDatabase(url, home, archive, work);
   const copy = join(work, STORE_FILE);
   const lock = tryLock(home);
   try {
@@ -116,6 +118,7 @@ async function addStore(
 /** The rows of each table are collected in a file first, because a tar entry begins with its size. */
 async function addDatabase(
   url: string,
+  home: string,
   archive: ArchiveWriter,
   work: string,
 ): Promise<BackupManifest["store"]> {
@@ -128,7 +131,10 @@ async function addDatabase(
     await archive.add(`${STORE_ROWS}/${current.table}.jsonl`, rowsFile(current.table));
     await rm(rowsFile(current.table));
   };
-  const dump = await dumpDatabase(url, async (table, row) => {
+  const omitted_packages: string[] = [];
+  for await (const { digest, difference } of inspectContent(join(home, "blobs")))
+    if (difference === null) omitted_packages.push(digest);
+  const dump = await dumpDatabase(url, { omitted_packages }, async (table, row) => {
     if (current?.table !== table) {
       await addCurrentTable();
       current = { table, out: createWriteStream(rowsFile(table), { mode: 0o600 }) };

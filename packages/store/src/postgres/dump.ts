@@ -26,9 +26,15 @@ const CONNECT_MS = 10_000;
 const FETCHED_ROWS = 50;
 const INSERT_CHARACTERS = 4 * 1024 * 1024;
 
+export interface DumpOptions {
+  /** Digests of packages whose files the backup contains anyway. */
+  omitted_packages: readonly string[];
+}
+
 /** `write` receives each row as one line of JSON. */
 export async function dumpDatabase(
   url: string,
+  { omitted_packages }: DumpOptions,
   write: (table: string, row: string) => Promise<void>,
 ): Promise<DatabaseDump> {
   return await withClient(url, async (client) => {
@@ -38,8 +44,12 @@ export async function dumpDatabase(
     // Throws for a schema that this build does not support: its tables could be missing from the backup.
     pendingMigrations(schema_version, MIGRATIONS);
     const tables = [SCHEMA_TABLE, ...tablesOfSchema(schema_version)];
+    const conditions = conditionsFor(omitted_packages);
     for (const table of tables) {
-      await client.query(`declare dump no scroll cursor for select to_jsonb(t)::text as row from ${table} t`);
+      const condition = conditions[table] ?? "true";
+      await client.query(
+        `declare dump no scroll cursor for select to_jsonb(t)::text as row from ${table} t where ${condition}`,
+      );
       for (;;) {
         const fetched = await client.query<{ row: string }>(`fetch ${FETCHED_ROWS} from dump`);
         for (const { row } of fetched.rows) await write(table, row);
@@ -50,6 +60,22 @@ export async function dumpDatabase(
     await client.query("commit");
     return { schema_version, tables };
   });
+}
+
+/** By table: which rows with the files of packages a dump contains. */
+function conditionsFor(omitted_packages: readonly string[]): Record<string, string> {
+  // A cursor has no parameters.
+  const omitted = omitted_packages.filter((digest) => /^sha256:[0-9a-f]{64}$/.test(digest));
+  const is_included = `digest <> all ('{${omitted.join(",")}}'::text[])`;
+  const has_reference = `exists (select from shared_package_files r where r.sha256 = t.sha256 and r.${is_included})`;
+  return {
+    shared_packages: is_included,
+    shared_package_files: is_included,
+    shared_files: has_reference,
+    shared_file_chunks: has_reference,
+    // No gateway that holds a package continues after a restore.
+    shared_package_holds: "false",
+  };
 }
 
 export interface RestoreDatabaseOptions {
