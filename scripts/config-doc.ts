@@ -124,7 +124,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "retention.dead_jobs_days": "deliveries that failed permanently",
   "retention.events_days": "semantic events, never before hooks have received them",
   "retention.progress_days": "progress events of calls, counted from their end",
-  "retention.unused_package_days": "package bytes that no package refers to",
+  "retention.unused_package_days": "package bytes, here and in the database, that no package refers to",
   "retention.artifacts_days": "files that results refer to; the record is kept",
   "deliveries.max_attempts": "attempts until a delivery is dead",
   "deliveries.concurrency": "concurrent deliveries of all hooks",
@@ -132,7 +132,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "node.lease_ms": "how long the work of a silent gateway stays reserved for it",
   "node.store_wait_ms": "how long running work waits for an unavailable database",
   "node.missing_files_ms":
-    "how long an interrupted call whose package is not installed here is left to other gateways",
+    "how long an interrupted call is left to other gateways when the files of its package are not available",
   "agent.strategy": "the strategy of sessions that do not set one; without it, `react`",
   "agent.resume_turns": "false: a turn that a crash interrupted fails instead of being resumed",
   "agent.plugin_failures": "consecutive failures after which a kernel plugin is unloaded",

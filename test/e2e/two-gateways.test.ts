@@ -1,11 +1,13 @@
-/** Two gateways on one PostgreSQL: limits apply across both, and across a restart. */
+/** Two gateways on one PostgreSQL: limits apply across both, and a package of one runs on the other. */
 import { hash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
+import { createGatedTool } from "../support/gated-tool.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { eventually } from "../support/processes.ts";
 import { createSharedFolder, type SharedFolder } from "../support/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -22,8 +24,8 @@ afterAll(async () => {
   shared.remove();
 });
 
-const start = async () => {
-  const gateway = await startTestGateway({ env: { BACKPLANE_STORE_URL: postgres.url } });
+const start = async (env: Record<string, string> = {}, url = postgres.url) => {
+  const gateway = await startTestGateway({ env: { BACKPLANE_STORE_URL: url, ...env } });
   gateways.push(gateway);
   return gateway;
 };
@@ -59,12 +61,11 @@ verifies(
           }`,
         ),
       },
-      // Without the canary: each home seals with its own key, which the other home does not have.
+      // The second gateway fetches the files. Without the canary: each home seals with its own key, which the other home does not have.
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
     // Both gateways confine it; the only host folder that it sees is that of the log.
     await installAndBind(first, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
-    await second.http("POST", "/v1/plugin-packages", { source: { folder } });
     const call = (gateway: TestGateway, query: string, ms: number) =>
       gateway.http<{ status: string }>("POST", `/v1/invocations${query}`, {
         export_id: "limited",
@@ -128,4 +129,58 @@ verifies(
     expect(await read(second)).toBe(sha256);
   },
   60_000,
+);
+
+const TAKEOVER_MS = 60_000;
+
+verifies(
+  "inv.effect-class",
+  "takes over the call and the delivery of a killed gateway with a package that was installed only there",
+  async () => {
+    const database = await startPostgres();
+    const gated = createGatedTool();
+    const env = { BACKPLANE_NODE_LEASE_MS: "6000" };
+    try {
+      const first = await start(env, database.url);
+      await gated.install([first], true);
+      gated.holdHooks();
+      gated.openGate("settled");
+      const look = (name: string, query = "") =>
+        [`/v1/invocations${query}`, { export_id: "look", input: { name } }] as const;
+      await first.http("POST", ...look("settled", "?wait=60"));
+      await eventually(() => gated.deliveries().length === 1, TAKEOVER_MS, "the delivery runs");
+      const { body: call } = await first.http<{ id: string }>("POST", ...look("again"));
+      await eventually(() => gated.countRuns("again") === 1, TAKEOVER_MS, "the call runs");
+      const second = await start(env, database.url);
+      await first.kill9();
+      await eventually(() => gated.countRuns("again") === 2, TAKEOVER_MS, "the call runs again");
+      await eventually(() => gated.deliveries().length === 2, TAKEOVER_MS, "the delivery is repeated");
+      gated.openGate("again");
+      gated.releaseHooks();
+      const read = async () =>
+        (await second.http<{ status: string; retry_count: number }>("GET", `/v1/invocations/${call.id}`))
+          .body;
+      await eventually(async () => (await read()).status !== "running", TAKEOVER_MS, "the call ends");
+      expect(await read()).toMatchObject({ status: "succeeded", retry_count: 1 });
+      const [delivery, repeated] = gated.deliveries();
+      expect(repeated).toBe(delivery);
+      gated.openGate("direct");
+      expect((await second.http("POST", ...look("direct", "?wait=60"))).body).toMatchObject({
+        status: "succeeded",
+      });
+      const { body } = await second.http<{ items: { id: string; digest: string; package_id: string }[] }>(
+        "GET",
+        "/v1/plugin-packages",
+      );
+      expect(readdirSync(join(second.home, "blobs/sha256")).toSorted()).toEqual(
+        body.items.map(({ digest }) => digest.slice("sha256:".length)).toSorted(),
+      );
+    } finally {
+      gated.remove();
+      // The gateways first: they would wait for the database.
+      for (const gateway of gateways.splice(0)) await gateway.dispose();
+      await database.stop();
+    }
+  },
+  300_000,
 );

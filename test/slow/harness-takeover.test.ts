@@ -81,13 +81,9 @@ verifies(
   "harness.contract",
   "another gateway takes over the harness of a dead node at its last checkpoint and completes no run twice",
   async () => {
-    // The third gateway does not have the files of the package, so it leaves the harness to the second one.
+    // The second gateway fetches the files of the package.
     const [first, second] = [gateways[0] ?? (await start()), await start()];
-    await start();
     await install(first, "examples/daily-digest", "--bind");
-    await second.http("POST", "/v1/plugin-packages", {
-      source: { folder: resolve("examples/daily-digest") },
-    });
     const text = Array.from({ length: TOPICS }, (_, n) => `/say answer ${n}`).join("\n");
     const harness = { export_id: "digest", policy: { max_child_runs: 100 } };
     const body = { session_id: "digest", input: { text }, harness };

@@ -119,7 +119,7 @@ verifies(
       error: {
         code: "package.files_missing",
         message: expect.stringContaining("acme/devkit 0.1.0"),
-        details: { fix: expect.stringContaining("Install acme/devkit 0.1.0 on every gateway") },
+        details: { fix: expect.stringContaining("Install acme/devkit 0.1.0 again on any gateway") },
       },
     });
     for (const { runner } of survivors) expect(runner.requests).toEqual([]);

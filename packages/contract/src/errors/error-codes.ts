@@ -246,8 +246,8 @@ export const ERROR_CODES = {
   ),
   "package.files_missing": refusalSpec(
     409,
-    "The files of the package are not on this gateway.",
-    "Install the same version of the package on this gateway; gateways that share a database each need the files.",
+    "The files of the package are neither on this gateway nor in the database that it shares with others.",
+    "Install the same version of the package again. For gateways that share a database, one installation is enough.",
   ),
   "package.source_forbidden": refusalSpec(
     403,

@@ -1,8 +1,8 @@
 /**
- * Finds interrupted calls whose package files are not on this gateway. Gateways that share a database each have only
- * the files of the packages that were installed on them, so such a call is left to the gateways that have its files.
- * No gateway knows the files of the others, so after `host.missing_files_ms` a gateway takes such a call over and ends
- * it with `package.files_missing`.
+ * Finds interrupted calls whose package files are neither on this gateway nor in the database that it shares with
+ * others. Another gateway may have them and not have stored them in the database yet, so such a call is left to the
+ * others. No gateway knows the files of the others, so after `host.missing_files_ms` a gateway takes such a call over
+ * and ends it with `package.files_missing`.
  */
 
 import { isRemoteProtocol } from "@backplane/contract";
@@ -46,7 +46,7 @@ export class MissingFiles {
     return skipped;
   }
 
-  /** Whether the call needs files that are not on this gateway. */
+  /** Whether the call needs files that are neither on this gateway nor in the database. */
   async isMissing(row: InvocationRow): Promise<boolean> {
     const { importer, store } = this.#deps;
     if (!store.shared || importer.has === undefined) return false;

@@ -124,12 +124,12 @@ async function endWithUnknownOutcome(
 async function endWithoutFiles(door: Door, live: LiveCall): Promise<void> {
   const { package_id, package_version, package_digest } = live.row;
   const name = `${package_id} ${package_version}`;
-  const message = `The gateway that ran this call stopped, and no other gateway has the files of ${name}.`;
+  const message = `The gateway that ran this call stopped, and the files of ${name} are neither in the database nor on the gateways that run.`;
   const details = {
     package_id,
     package_version,
     digest: package_digest,
-    fix: `Install ${name} on every gateway that shares the database, then call again.`,
+    fix: `Install ${name} again on any gateway that shares the database, then call again.`,
   };
   await settle(door, live, failedWith("package.files_missing", message, { details }));
 }

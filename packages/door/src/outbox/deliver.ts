@@ -446,7 +446,7 @@ export class Deliverer {
     }
   }
 
-  /** Whether the delivery is refused for now. Another gateway may have the files of the hook. */
+  /** Whether the delivery is refused for now. Another gateway may have the files of the hook, or store them soon. */
   #mustWait(code: string | undefined): boolean {
     if (code === "package.files_missing") return this.#deps.store.shared;
     return code !== undefined && WAIT_CODES.has(code);

@@ -22,6 +22,7 @@ import {
   createWorkspaceFolders,
   openContentStore,
   openPackageImages,
+  shareContent,
 } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
 import { toEgressOptions } from "../config/egress.ts";
@@ -115,7 +116,7 @@ async function compose(
   const address = { url: "" };
   const certificate = readTls(config.listen)?.cert ?? null;
 
-  const { store, artifacts } = await openStore(config, home, log);
+  const { store, artifacts, shared_packages } = await openStore(config, home, log);
   closers.push(() => store.close());
   // The vault encrypts with its first key, and the newest key is the last line of the file.
   const key_file = config.secret_key_file;
@@ -126,7 +127,14 @@ async function compose(
   });
   const schemas = createSchemas();
   closers.push(() => schemas.close());
-  const content = openContentStore(home.blobs);
+  const local_content = openContentStore(home.blobs);
+  const content_stop = new AbortController();
+  const shared_content =
+    shared_packages === null
+      ? null
+      : shareContent({ local: local_content, shared: shared_packages, signal: content_stop.signal, log });
+  const content = shared_content ?? local_content;
+  closers.push(() => shared_content?.close());
   const registries = toRegistryOptions(config.oci, config.egress.allow_private);
   const npm = createNpm();
   const { require_provenance } = config.packages;
@@ -184,6 +192,7 @@ async function compose(
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
+  closers.push(() => content_stop.abort());
   const plugins = createPluginLoader({
     home: home.dir,
     clock,
@@ -264,7 +273,8 @@ async function compose(
   await kernel.start();
   const stopped = new AbortController();
   closers.push(() => stopped.abort());
-  // In the background, so that a plugin that starts slowly does not delay readiness.
+  // In the background, so that neither an upload nor a plugin that starts slowly delays readiness.
+  shared_content?.shareInstalled();
   void discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log, stopped.signal);
   api.open();
   writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });

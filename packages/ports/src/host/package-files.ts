@@ -179,7 +179,7 @@ export interface PackageImporter {
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `max_bytes`. */
   read(digest: string, path: string, max_bytes: number): Promise<Uint8Array | null>;
-  /** Whether the bytes of an installed package are on this gateway. Absent if they always are. */
+  /** Whether this gateway has the bytes of an installed package or can fetch them. Absent if it always has them. */
   has?(digest: string): Promise<boolean>;
   /** Ends the hold of one import, after its package row was written or its installation failed. */
   release(digest: string): void;
@@ -194,7 +194,7 @@ export interface PackageFiles {
   /**
    * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
    * `package.corrupt`, even if only the files in the content store are damaged, and `package.files_missing` if the
-   * content store has none.
+   * content store has none and cannot fetch them.
    */
   open(digest: string): Promise<PackageImage>;
 }
