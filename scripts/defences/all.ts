@@ -39,6 +39,7 @@ import { PROGRESS_DEFENCES } from "./progress.ts";
 import { PYTHON_DEFENCES } from "./python.ts";
 import { ROLLOUT_DEFENCES } from "./rollout.ts";
 import { SANDBOX_DEFENCES } from "./sandbox.ts";
+import { SHARED_PACKAGE_DEFENCES } from "./shared-packages.ts";
 import { SIGNATURE_DEFENCES } from "./signatures.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
@@ -65,6 +66,7 @@ export const MUTANTS: Mutant[] = [
   ...CLIENT_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
+  ...SHARED_PACKAGE_DEFENCES,
   ...PYTHON_DEFENCES,
   ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
