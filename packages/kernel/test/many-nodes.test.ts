@@ -75,9 +75,13 @@ async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateway
     const store = await openPostgresStore({ url: server.url, schema });
     const recovery = { interval_ms: 50, node_ttl_ms: 4_000 };
     const fixture = await seedTestKernel(store, "", { host: { recovery, ...host } });
-    fixture.importer.has = async () => files === "files";
+    fixture.importer.has = async () => {
+      lookups++;
+      return files === "files";
+    };
     return fixture;
   };
+  let lookups = 0;
   const first = await createNode("files");
   const survivors: TestKernel[] = [];
   for (const files of gateways) survivors.push(await createNode(files));
@@ -91,15 +95,19 @@ async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateway
   await until(() => first.runner.running === 1);
   await first.crash();
   const read = () => survivors[0]!.kernel.invocations.get(user, id);
-  return { survivors, read };
+  return { survivors, read, addSurvivor: createNode, countLookups: () => lookups };
 }
 
 verifies(
   "inv.effect-class",
   "leaves the call of a dead gateway to a gateway that has the files of its package",
   async () => {
-    const { survivors, read } = await loseGateway({ missing_files_ms: 60_000 }, "read", ["none", "files"]);
-    const [without_files, with_files] = survivors as [TestKernel, TestKernel];
+    const lost = await loseGateway({ missing_files_ms: 600_000 }, "read", ["none"]);
+    const { survivors, read, addSurvivor, countLookups } = lost;
+    const [without_files] = survivors as [TestKernel];
+    // The survivor has found the call twice, so it has left it alone the first time.
+    await until(() => countLookups() >= 2);
+    const with_files = await addSurvivor("files");
     await until(async () => (await read()).status !== "running");
     expect(await read()).toMatchObject({ status: "succeeded", retry_count: 1 });
     expect(without_files.runner.requests).toEqual([]);
