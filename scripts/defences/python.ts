@@ -76,7 +76,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: "    RequirementPreparer.prepare_linked_requirement = stop_at_source\n",
     to: "",
     tests: PYTHON_BUILDS_TESTS,
-    only: "unpacks an archive itself",
+    only: "unpacks a source archive without pip",
   },
   {
     defence: "pypi builds: only packages that the operator allows are built",

@@ -1,4 +1,7 @@
-/** Imports packages from folders, archives and registries, stores their content, and compiles their schemas. */
+/**
+ * Packages in every form: imports, packs, signs and publishes them, stores their content, checks their provenance and
+ * compiles their schemas. Also installs kernel plugins, reads the marketplace and watches trusted folders.
+ */
 export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";

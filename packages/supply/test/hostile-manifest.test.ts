@@ -1,4 +1,4 @@
-/** Manifests that are designed to cost time or memory must be refused quickly, with a short error. */
+/** Manifests, schema files and ignore files that are designed to cost time or memory must be refused. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -40,7 +40,7 @@ test.each([
   expect(process.threadCpuUsage(started).user).toBeLessThan(15_000_000);
 });
 
-test("refuses an oversized manifest or schema file before reading it", async () => {
+test("refuses an oversized manifest or schema file", async () => {
   const install = (manifest: string, schema: Buffer | string) =>
     importer.import({
       kind: "archive",

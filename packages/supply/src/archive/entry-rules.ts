@@ -56,7 +56,10 @@ function checkPart(part: string, name: string): void {
 }
 
 export interface NameLedger {
-  /** Throws `package.unsafe` when the path equals an earlier one, or would equal one on some file system. */
+  /**
+   * Throws `package.unsafe` when the path repeats an earlier one, would equal one on some file system, or needs a
+   * folder where there is a file.
+   */
   add(path: string, kind: "file" | "folder"): void;
 }
 

@@ -3,7 +3,7 @@ const MIB = 1024 * 1024;
 export interface UnpackLimits {
   /** Files and folders together. */
   entries: number;
-  /** The size of the whole tar stream after decompression. */
+  /** The size of a tar stream after decompression, or of all files of a zip or a folder together. */
   unpacked_bytes: number;
   file_bytes: number;
   /** Maximum ratio of unpacked to packed size, checked once more than `ratio_from_bytes` are unpacked. */

@@ -1,6 +1,6 @@
 /**
  * Reads the files of a zip or jar. zip-directory.ts parses the central directory; here every entry must match it: the
- * same name and sizes, directly after the previous entry, with content of the announced size and checksum.
+ * same name and sizes, directly after the previous entry. A file must have content of the announced size and checksum.
  */
 import { promisify } from "node:util";
 import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";

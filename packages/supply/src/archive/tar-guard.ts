@@ -41,7 +41,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   let pending: Buffer = Buffer.alloc(0);
   let remaining = 0;
   let extended: { type: "x" | "L"; size: number } | null = null;
-  /** True after an extended header, until its entry has been read. */
+  /** True between an extended header and the header of its entry. */
   let described = false;
   let long_name: string | null = null;
   let entries = 0;

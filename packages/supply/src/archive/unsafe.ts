@@ -1,4 +1,4 @@
-/** Builds the error for a refused archive, which names the entry and the rule. */
+/** Builds the error for a refused archive. The error names the rule and, if one entry is at fault, the entry. */
 import { BackplaneError } from "@backplane/contract";
 
 export function unsafe(rule: string, message: string, entry?: string, cause?: unknown): BackplaneError {

@@ -1,8 +1,7 @@
 /**
  * Parses the central directory of a zip or jar strictly, so that every reader of an accepted archive sees the same
- * files. The entries must follow one another from the first byte to the directory, the directory must end where the end
- * record begins, and nothing may be encrypted, split, linked or zip64 (pkg.unpack-safe,
- * docs/decisions/0021-own-archive-guards.md).
+ * files. The directory must end where the end record begins, and nothing may be encrypted, split, linked or zip64
+ * (pkg.unpack-safe, docs/decisions/0021-own-archive-guards.md). read-zip.ts compares the entries with the directory.
  */
 import type { UnpackLimits } from "./limits.ts";
 import { unsafe } from "./unsafe.ts";

@@ -30,7 +30,10 @@ export async function applyLayer(
 ): Promise<string> {
   const hash = createHash("sha256");
   const extract = createExtract();
-  /** The bytes since the last content of a file. The parser keeps an extended header in memory until it is complete. */
+  /**
+   * The bytes since the last entry or its content. The parser keeps an extended header in memory until the header is
+   * complete.
+   */
   let bytes_outside_files = 0;
   const contentOf = async function* (entry: AsyncIterable<Uint8Array>) {
     for await (const chunk of entry) {
@@ -58,7 +61,7 @@ export async function applyLayer(
       if (bytes_outside_files > limits.header_bytes)
         throw unsafe(
           "extended-header",
-          `a layer has more than ${limits.header_bytes} bytes that do not belong to a file`,
+          `a layer has more than ${limits.header_bytes} consecutive bytes that do not belong to a file`,
         );
       hash.update(chunk);
       yield chunk;

@@ -4,11 +4,11 @@ export interface ImageLimits {
   entries: number;
   /** The size of all layers without compression, and the size of the files that they result in. */
   unpacked_bytes: number;
-  /** The names and the targets of links. */
+  /** The names of all nodes and the targets of links; also the paths of the expanded root. */
   text_bytes: number;
   /** The path components that are resolved in total. An entry needs about ten; long chains of links need more. */
   steps: number;
-  /** The bytes before, between and after the files of a layer: extended headers and padding. */
+  /** The consecutive bytes of a layer that belong to no file: extended headers and padding. */
   header_bytes: number;
   /** The timeout for the whole image. Without it, every layer could take as long as a single request may. */
   pull_ms: number;

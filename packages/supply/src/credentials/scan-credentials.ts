@@ -66,7 +66,7 @@ const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   { pattern: /\bAIza[A-Za-z0-9_-]{35}\b/, why: "it contains a Google API key" },
 ];
 
-/** Every match of a pattern above contains one of these. Searching for them first is several times faster. */
+/** Every match of a pattern of CONTENTS contains one of these. Searching for them first is several times faster. */
 const ANCHOR = new RegExp(
   `PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\\.slack\\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza|${TOKEN_PREFIX_SOURCE}`,
 );
@@ -77,8 +77,9 @@ interface CredentialScan extends FileScan {
 }
 
 /**
- * Longer than every match of the patterns above, so that a token across the border of two chunks is found. The longest is
- * a private key whose 40 characters are all escaped line breaks.
+ * The end of a chunk is searched again with the next one, so that a token across the border is found. This is longer
+ * than every match of a pattern with a maximum length; the longest is a private key whose 40 characters are all escaped
+ * line breaks. A pattern with `*`, `+` or `,}` has no maximum, so a longer match of it across a border can be missed.
  */
 const OVERLAP = 512;
 

@@ -461,7 +461,7 @@ function allowedCodeOf({ allow_scripts = [], allow_builds = [] }: OpenOptions): 
   return { scripts: new AllowedScripts(allow_scripts), builds: new AllowedBuilds(allow_builds) };
 }
 
-/** Reports the bytes that are unpacked, and ends with `request.cancelled` after an abort. */
+/** Reports the bytes of the archive that have been read, and throws `request.cancelled` after an abort. */
 async function* watchBytes(
   bytes: AsyncIterable<Uint8Array>,
   operation: Operation,

@@ -1,5 +1,6 @@
 /**
- * Opens a package that is an OCI artifact: everything about it is checked before its files are fetched and unpacked.
+ * Opens a package that is an OCI artifact: its list of files and its signatures are checked before its files are
+ * fetched and unpacked.
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import type { ArtifactClaim } from "@backplane/ports";
@@ -22,7 +23,7 @@ export async function readAcceptedArtifact(
 }
 
 /**
- * The artifact must specify the same package and version as the manifest, because people read and sign the artifact.
+ * The artifact must not name another package or version than the manifest, because people read and sign the artifact.
  */
 export function requireSameIdentity(artifact: PluginArtifact, { package_id, version }: Manifest): void {
   const claimed = `${artifact.package_id ?? package_id} ${artifact.version ?? version}`;

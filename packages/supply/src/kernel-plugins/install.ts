@@ -48,7 +48,7 @@ async function installPackage(
   options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
-  // The package name of an archive or a folder is in its package.json.
+  // The name of a package in an archive is in its package.json.
   const name =
     source.kind === "npm" ? source.name : (await inspectSource(source, options, operation)).package_name;
   const read = async (dir: string) => {
@@ -171,7 +171,7 @@ export async function removeEntry(entry: PluginEntry, options: InstallSourceOpti
   for (const folder of removed) if (!folder.editable) await rm(entry.dir, { recursive: true, force: true });
 }
 
-/** Removes copies that were replaced by later ones. Call it only while no plugin is running. */
+/** Removes copies that local.json does not list, replaced or incomplete. Call it only while no plugin is running. */
 export async function sweepCopies(plugins_dir: string): Promise<void> {
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) return;

@@ -1,5 +1,5 @@
 /**
- * The installed npm packages. `node_modules` is a link to the newest generation under `npm/`. A change works on a copy
+ * The installed npm packages. `node_modules` is a link to the current generation under `npm/`. A change works on a copy
  * of the generation and moves the link as its last step, so it is atomic even after a crash. Old generations stay until
  * the next start, because running plugins use them.
  */

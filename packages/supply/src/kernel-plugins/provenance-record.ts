@@ -1,5 +1,5 @@
 /**
- * `provenance.json` next to node_modules: the provenance of each package, with the version that it belongs to. The file
+ * `provenance.json` next to node_modules: the provenance of packages, with the version that it belongs to. The file
  * is part of the tree, so it changes in the same step as the code that it describes.
  */
 import { readFile } from "node:fs/promises";

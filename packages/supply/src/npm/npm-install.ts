@@ -35,7 +35,7 @@ export interface RequestedPackage {
   accept?: (locked: LockedPackage) => Promise<void>;
 }
 
-/** The requested package in the lock. npm accepts only an archive with this hash. */
+/** The requested package in the lock. npm accepts only an archive that matches `integrity`. */
 export interface LockedPackage {
   name: string;
   version: string;

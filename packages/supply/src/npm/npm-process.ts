@@ -53,8 +53,9 @@ const MAX_OUTPUT = 1024 * 1024;
 const CANNOT_PAUSE = 86;
 
 /**
- * Loads only the modules of npm that an installation needs. If a version of npm has no module of this name, npm loads
- * its own later. If the gateway exits, the input ends without arguments or the channel closes, and the process fails.
+ * Loads only the modules of npm that an installation needs. If a version of npm lacks one of these files, npm loads its
+ * own modules later. If the gateway exits, the input ends without arguments or the channel closes, and the process
+ * fails.
  */
 const LOAD_AND_WAIT = `
 const { createRequire, enableCompileCache } = require("node:module");

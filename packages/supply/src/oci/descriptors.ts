@@ -1,5 +1,6 @@
 /**
- * Reads manifests and indexes of untrusted registries and layouts. The caller has compared the bytes with their digest.
+ * Reads manifests and indexes of untrusted registries and layouts. A caller that expects a digest has compared it with
+ * the bytes before.
  */
 import { isObject } from "@backplane/contract";
 import { SHA256_DIGEST } from "./reference.ts";

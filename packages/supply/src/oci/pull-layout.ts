@@ -18,7 +18,7 @@ import { openRegistryArtifact } from "./registry-artifact.ts";
 import type { FetchedManifest, RegistryClient } from "./registry-client.ts";
 import { requireSameFiles } from "./require-same-files.ts";
 
-/** Creates the folder `out`, which must not exist. It is removed if the package is refused. */
+/** Creates the folder `out`, which must not exist. After a failure the folder is removed. */
 export async function pullLayout(
   client: RegistryClient,
   reference: OciReference,

@@ -12,9 +12,9 @@ export interface RegistryLimits {
   attempts: number;
   /** The maximum time without a byte from the registry. */
   idle_ms: number;
-  /** The timeout of one manifest or one list. */
+  /** The timeout of one manifest, one list or one blob that is read into memory. */
   request_ms: number;
-  /** The timeout of one blob. */
+  /** The timeout of one blob that is downloaded to a file or uploaded. */
   blob_ms: number;
 }
 

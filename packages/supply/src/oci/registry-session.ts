@@ -1,7 +1,7 @@
 /**
  * Requests to the repositories of registries: authentication and redirects. A credential belongs to the host that it is
- * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent only to that
- * host and to its known token server, whatever a redirect or a challenge says.
+ * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent only to that host and to its known token
+ * server, whatever a redirect or a challenge says.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { invalidResponse, unreachableRegistry } from "./registry-errors.ts";
@@ -9,7 +9,6 @@ import type { RegistryLimits } from "./registry-limits.ts";
 import type { RegistryRequest, RegistryResponse, SendToRegistry } from "./registry-requests.ts";
 
 export interface RegistryCredential {
-  /** Empty with a bearer token. */
   username: string;
   /** A password, or a token that the registry accepts as one. */
   password: string;
@@ -106,7 +105,7 @@ export class RegistrySession {
       const { location } = response.headers;
       if (!REDIRECTS.has(response.status) || location === undefined) return { ...response, url };
       response.body.destroy();
-      // A body is never sent to another destination.
+      // A body is never sent to the target of a redirect.
       if (method !== "GET" && method !== "HEAD")
         throw invalidResponse(registry, `redirects a ${method} request`);
       if (hops >= this.#options.limits.redirects) throw invalidResponse(registry, "redirects too often");
@@ -134,7 +133,10 @@ export class RegistrySession {
     throw invalidResponse(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
   }
 
-  /** The Authorization header for the challenge; null when no credential matches it. */
+  /**
+   * The Authorization header for the challenge; null when the challenge comes from another origin or requires a
+   * credential that is not stored.
+   */
   async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<string | null> {
     const { registry } = request;
     const base = this.#baseOf(registry);

@@ -1,7 +1,7 @@
 /**
- * The packages below node_modules that only the development of a plugin needs: those that are dependencies of its
- * devDependencies, but not of its other dependencies. A package that is not declared anywhere stays, because it may
- * have been copied there.
+ * The packages below node_modules that only the development of a plugin needs: its devDependencies and their
+ * dependencies, except those that its other dependencies need too. A package that is not declared anywhere stays,
+ * because it may have been copied there.
  */
 import { readFile, stat } from "node:fs/promises";
 import { join, posix } from "node:path";

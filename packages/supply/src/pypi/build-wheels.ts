@@ -179,7 +179,7 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
   return builder;
 }
 
-/** Throws unless the archive is a file of the index with a SHA-256. */
+/** Throws unless the archive is a file of the index with a SHA-256 and a version in its name. */
 function lockSource(
   { name: unnormalized, file, url, sha256 }: NeededSource,
   origins: ReadonlySet<string>,

@@ -1,6 +1,6 @@
 /**
- * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for it. pip belongs to that
- * Python or is another one on the gateway's PATH. It reads no configuration, starts no program and reaches only the
+ * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for that Python. pip belongs
+ * to it or to another Python on the gateway's PATH. pip reads no configuration, starts no program and reaches only the
  * index.
  *
  * `--only-binary` does not stop pip from building a source archive that a package refers to by URL, which executes its

@@ -1,4 +1,7 @@
-/** Parses a `pypi:` source: a project of the index, with extras and an exact version. Nothing else is accepted. */
+/**
+ * Names, requirements and versions of Python packages. A `pypi:` source is a project of the index, optionally with
+ * extras and an exact version; nothing else is accepted.
+ */
 import { BackplaneError } from "@backplane/contract";
 
 export interface PythonRequirement {

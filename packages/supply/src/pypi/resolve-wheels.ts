@@ -152,7 +152,10 @@ export function parseSourceVersion(file: string, name: string): string | null {
   return null;
 }
 
-/** Throws `package.dependency_refused` unless every file is a wheel of the index with a SHA-256. */
+/**
+ * Throws `package.dependency_refused` unless every file is a wheel that `findBuilt` knows or a wheel of the index with
+ * a SHA-256.
+ */
 export function vetReport(
   items: readonly ReportItem[],
   root: string,
@@ -349,6 +352,7 @@ export function buildCommand(spec: string, names: readonly string[]): string {
   return `backplane plugin install pypi:${spec} ${flags.join(" ")}`;
 }
 
+/** Removes the login and the fragment from a URL. */
 export function withoutPassword(text: string): string {
   if (!URL.canParse(text)) return text;
   const url = new URL(text);

@@ -118,15 +118,15 @@ function definitions(root: unknown): unknown[] {
 }
 
 function referencedSchemas(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
-  const subschemas: unknown[] = [];
+  const targets: unknown[] = [];
   for (const key of ["$ref", "$dynamicRef"]) {
     const ref = node[key];
     if (typeof ref !== "string") continue;
     const target = resolve(ref, root);
     if (key === "$dynamicRef" || target === undefined) shape.recursive = true;
-    if (target !== undefined) subschemas.push(target);
+    if (target !== undefined) targets.push(target);
   }
-  return subschemas;
+  return targets;
 }
 
 /** Resolves references within the document. References to other documents are refused, because nothing is fetched. */

@@ -6,7 +6,7 @@
 import type { SchemaIssue } from "@backplane/ports";
 import type { AnySchema, ErrorObject, Options } from "ajv";
 
-/** Returns no issues if the value is valid. `all` collects every issue instead of stopping at the first. */
+/** Returns no issues if the value is valid. `all` collects up to MAX_ISSUES instead of stopping at the first. */
 export type Validator = (value: unknown, all: boolean) => SchemaIssue[];
 
 export interface Compiler {

@@ -1,6 +1,7 @@
 /**
  * The thread that compiles and evaluates untrusted schemas. When it runs out of time or memory, it is terminated and
- * replaced without affecting the gateway. It imports only types from other modules, so that it can start without them.
+ * replaced without affecting the gateway. The files that it loads import only types from other modules (`packages/*`),
+ * so that it can start without them.
  */
 import { parentPort } from "node:worker_threads";
 import type { SchemaIssue } from "@backplane/ports";

@@ -28,7 +28,7 @@ export async function findNameDifference(
   const listed = new Map(listing.map((file) => [file.path, file]));
   const existing = new Set(tree.files);
   const missing = listing.find((file) => !existing.has(file.path));
-  // A listed path that is now a link or a folder counts as changed, not as missing.
+  // A listed path that is now a link, a special file or an empty folder counts as changed, not as missing.
   if (missing !== undefined) {
     return { file: missing.path, what: tree.irregular.includes(missing.path) ? "changed" : "missing" };
   }

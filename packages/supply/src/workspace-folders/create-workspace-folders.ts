@@ -55,10 +55,7 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
   };
 }
 
-/**
- * Whether the folder is a package, an instrument plugin or Agent Plugins, tested in the order that an installation
- * uses.
- */
+/** Whether the folder is a package with a manifest, an instrument plugin or an Agent Plugins folder. */
 async function isOtherPlugin(path: string, listing: TreeListing): Promise<boolean> {
   if (FORMATS.some((format) => format !== toolFiles && format.recognizes(listing))) return true;
   return isAgentPlugin(await readListedText(path, listing, AGENT_PLUGIN_FILE));

@@ -6,10 +6,10 @@ import { type FSWatcher, readdirSync, statSync, watch as watchPath } from "node:
 import { join } from "node:path";
 
 const QUIET_MS = 60;
-/** The interval of scans after a watch has failed, and for file systems without events. */
+/** The interval of scans that restore failed watches and notice subfolders whose events were missed. */
 const RESCAN_MS = 2_000;
 
-/** `parts` are the subfolders that are watched recursively; null for all that are not hidden. */
+/** `parts` are the subfolders that are watched recursively; null for all but hidden ones and node_modules. */
 export function watchFolder(path: string, parts: readonly string[] | null, onChange: () => void): () => void {
   const watchers = new Map<string, { watcher: FSWatcher; inode: number }>();
   let quiet_timer: NodeJS.Timeout | undefined;

@@ -32,7 +32,7 @@ describe("a valid tar archive", () => {
     ["tar", valid],
     ["tar.gz", gzipSync(valid)],
   ] as const) {
-    test(`unpacks as ${name} in chunks of any size to regular files with two modes`, async () => {
+    test(`unpacks as ${name} in chunks of seven bytes to regular files with two modes`, async () => {
       const listing = await unpack(bytes, UNPACK_LIMITS, 7);
       const tree = join(folder, "tree");
       expect(listing.files.map(({ path, mode }) => `${mode} ${path}`)).toEqual([

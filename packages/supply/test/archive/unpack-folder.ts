@@ -28,7 +28,7 @@ export function useUnpackFolder(): void {
 export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, chunk_size?: number) =>
   unpackArchive(inChunks(bytes, chunk_size), join(folder, "tree"), limits);
 
-/** Expects a refusal that leaves no files, and returns its rule. */
+/** Expects a refusal that leaves no files, and returns its rule and message. */
 export async function expectRefusal(
   bytes: Uint8Array,
   limits = UNPACK_LIMITS,

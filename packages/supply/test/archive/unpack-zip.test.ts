@@ -187,7 +187,7 @@ describe("refuses a zip archive without leaving files:", () => {
 });
 
 describe("a valid zip archive", () => {
-  test("unpacks to regular files with two modes, from each kind of writer", async () => {
+  test("unpacks stored and compressed entries, with and without a data descriptor, to files with two modes", async () => {
     const bytes = zip(
       [
         { name: "META-INF/", method: 0 },

@@ -1,4 +1,4 @@
-/** Applies layers of container images, valid and hostile, in memory. */
+/** Applies layers of container images, valid and hostile, without a registry. */
 import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -232,58 +232,65 @@ verifies(
   },
 );
 
-verifies("source.image", "limits the steps through links and the length of all names", async () => {
-  const applyAndWriteRoot = async (limits: Partial<typeof IMAGE_LIMITS>, entries: readonly LayerEntry[]) => {
-    const handle = await open(join(mkdtempSync(join(root, "spool-")), "spool"), "wx+");
-    const spool: LayerSpool = { handle, bytes: 0, entries: 0, unpacked: 0 };
-    const all_limits = { ...IMAGE_LIMITS, ...limits };
-    try {
-      const tree = new ImageTree(all_limits);
-      await applyLayer(tree, 0, inChunks(await layerOf(entries)), spool, all_limits);
-      const folder = mkdtempSync(join(root, "package-"));
-      await writeRoot(tree, handle, folder, all_limits);
-      return folder;
-    } finally {
-      await handle.close();
-    }
-  };
-  const links: readonly LayerEntry[] = [
-    { name: "a", type: "directory" },
-    { name: "l", type: "symlink", linkname: "a/../".repeat(500) },
-    ...Array.from({ length: 20 }, (_, index) => ({ name: `l/${index}`, body: "" })),
-  ];
-  await expect(applyAndWriteRoot({ steps: 10_000 }, links)).rejects.toMatchObject({
-    details: { rule: "too-many-links" },
-  });
-  const targets = Array.from(
-    { length: 10 },
-    (_, index): LayerEntry => ({ name: `${index}`, type: "symlink", linkname: "t".repeat(90) }),
-  );
-  await expect(applyAndWriteRoot({ text_bytes: 500 }, targets)).rejects.toMatchObject({
-    details: { rule: "names-too-long" },
-  });
-  // Each name is short, but the path of each file contains all folders above it.
-  const deep_files = Array.from(
-    { length: 20 },
-    (_, index): LayerEntry => ({ name: `${"folder/".repeat(10)}${index}`, body: "" }),
-  );
-  await expect(applyAndWriteRoot({ text_bytes: 500 }, deep_files)).rejects.toMatchObject({
-    details: { rule: "names-too-long" },
-  });
-  const hard_links = [
-    { name: "data", body: Buffer.alloc(10_000) },
-    ...Array.from(
+verifies(
+  "source.image",
+  "limits the steps through links, the length of all names and the size of the expanded files",
+  async () => {
+    const applyAndWriteRoot = async (
+      limits: Partial<typeof IMAGE_LIMITS>,
+      entries: readonly LayerEntry[],
+    ) => {
+      const handle = await open(join(mkdtempSync(join(root, "spool-")), "spool"), "wx+");
+      const spool: LayerSpool = { handle, bytes: 0, entries: 0, unpacked: 0 };
+      const all_limits = { ...IMAGE_LIMITS, ...limits };
+      try {
+        const tree = new ImageTree(all_limits);
+        await applyLayer(tree, 0, inChunks(await layerOf(entries)), spool, all_limits);
+        const folder = mkdtempSync(join(root, "package-"));
+        await writeRoot(tree, handle, folder, all_limits);
+        return folder;
+      } finally {
+        await handle.close();
+      }
+    };
+    const links: readonly LayerEntry[] = [
+      { name: "a", type: "directory" },
+      { name: "l", type: "symlink", linkname: "a/../".repeat(500) },
+      ...Array.from({ length: 20 }, (_, index) => ({ name: `l/${index}`, body: "" })),
+    ];
+    await expect(applyAndWriteRoot({ steps: 10_000 }, links)).rejects.toMatchObject({
+      details: { rule: "too-many-links" },
+    });
+    const targets = Array.from(
       { length: 10 },
-      (_, index): LayerEntry => ({ name: `h${index}`, type: "link", linkname: "data" }),
-    ),
-  ];
-  // The package stores the content once; every process would get eleven files.
-  await expect(applyAndWriteRoot({ unpacked_bytes: 50_000 }, hard_links)).rejects.toMatchObject({
-    details: { rule: "too-large" },
-  });
-  const folder = await applyAndWriteRoot({}, hard_links);
-  expect(statSync(join(folder, "image/root.data")).size).toBe(10_000);
-});
+      (_, index): LayerEntry => ({ name: `${index}`, type: "symlink", linkname: "t".repeat(90) }),
+    );
+    await expect(applyAndWriteRoot({ text_bytes: 500 }, targets)).rejects.toMatchObject({
+      details: { rule: "names-too-long" },
+    });
+    // Each name is short, but the path of each file contains all folders above it.
+    const deep_files = Array.from(
+      { length: 20 },
+      (_, index): LayerEntry => ({ name: `${"folder/".repeat(10)}${index}`, body: "" }),
+    );
+    await expect(applyAndWriteRoot({ text_bytes: 500 }, deep_files)).rejects.toMatchObject({
+      details: { rule: "names-too-long" },
+    });
+    const hard_links = [
+      { name: "data", body: Buffer.alloc(10_000) },
+      ...Array.from(
+        { length: 10 },
+        (_, index): LayerEntry => ({ name: `h${index}`, type: "link", linkname: "data" }),
+      ),
+    ];
+    // The package stores the content once; every process would get eleven files.
+    await expect(applyAndWriteRoot({ unpacked_bytes: 50_000 }, hard_links)).rejects.toMatchObject({
+      details: { rule: "too-large" },
+    });
+    const folder = await applyAndWriteRoot({}, hard_links);
+    expect(statSync(join(folder, "image/root.data")).size).toBe(10_000);
+  },
+);
 
 test("applies many whiteouts of the same folder once", async () => {
   const files = Array.from({ length: 400 }, (_, index) => ({ name: `a/b/${index}`, body: "" }));

@@ -171,13 +171,13 @@ function replaceByFolder(path: string): void {
   mkdirSync(path);
 }
 
-for (const [name, damage, label] of DAMAGES) {
+for (const [name, damage, what] of DAMAGES) {
   verifies("integrity.exec", `refuses a start when an installed file was ${name}`, async () => {
     const digest = await install();
     damage(store.treeOf(digest));
     await expect(images.open(digest)).rejects.toMatchObject({
       code: "package.corrupt",
-      details: { what: label },
+      details: { what },
     });
     // No partial image is left.
     expect(imageFolders()).toEqual([]);
@@ -189,7 +189,7 @@ for (const [name, damage, label] of DAMAGES) {
     damage(store.treeOf(digest));
     await expect(images.open(digest)).rejects.toMatchObject({
       code: "package.corrupt",
-      details: { what: label },
+      details: { what },
     });
   });
 
@@ -323,7 +323,7 @@ test("starts from the same image when installed files have new times but the sam
   expect((await images.open(digest)).folder).toBe(first.folder);
 });
 
-test("removes unused images, the least recently used first, above the size limit", async () => {
+test("removes unused images above the size limit, and keeps images in use", async () => {
   await images.close();
   images = openImages(1_500_000);
   const digests = [];
@@ -334,7 +334,6 @@ test("removes unused images, the least recently used first, above the size limit
   (await images.open(third)).release();
   expect(imageFolders()).toHaveLength(2);
   const again = await images.open(fourth);
-  // Both are in use and stay, although they exceed the limit.
   expect([existsSync(in_use.folder), existsSync(again.folder)]).toEqual([true, true]);
   (await images.open(third)).release();
   again.release();

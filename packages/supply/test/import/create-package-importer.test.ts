@@ -88,7 +88,9 @@ describe("refuses", () => {
   });
 
   test("an empty archive", async () => {
-    expect((await refusalOf(fromArchive())).message).toBe("It contains no vai-plugin.toml; it is empty.");
+    expect((await refusalOf(fromArchive())).message).toBe(
+      "The source contains no vai-plugin.toml; it is empty.",
+    );
   });
 
   test.each([["relative/path"], ["/does/not/exist"]])("the folder %s", async (path) => {

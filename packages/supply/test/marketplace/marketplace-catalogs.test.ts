@@ -223,7 +223,7 @@ test("returns the reason when the registry cannot be read and there is no copy o
 
 verifies(
   "api.marketplace",
-  "keeps the copies of a limited number of searches, apart from those of catalogs",
+  "keeps the copies of a limited number of searches in a folder of their own",
   async () => {
     const server = await serve(respondWithJson({ servers: [] }));
     const folder = mkdtempSync(join(tmpdir(), "backplane-searches-"));

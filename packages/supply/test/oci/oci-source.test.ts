@@ -319,6 +319,7 @@ describe("hostile artifacts", () => {
     ],
   ];
 
+  // A list of a hundred signatures is larger than LIMITS allows.
   const limits = { ...LIMITS, manifest_bytes: 100_000 };
   const createTolerantImporter = () =>
     createPackageImporter({

@@ -1,4 +1,4 @@
-/** The client for OCI registries against a registry that misbehaves. */
+/** The client for OCI registries against scripted registries, some of which misbehave. */
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -243,7 +243,7 @@ describe("blobs", () => {
     expect(error.code).toBe("registry.unreachable");
   });
 
-  test("reads a small blob only up to the limit", async () => {
+  test("refuses to read a blob that is larger than the limit into memory, without a request", async () => {
     const { digest, size } = registry.putBlob(content);
     const client = connect();
     expect((await rejectionOf(client.readBlob(referenceTo(), descriptor(digest, size), 1_000))).code).toBe(

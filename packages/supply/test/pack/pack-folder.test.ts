@@ -38,7 +38,7 @@ async function pack(folder: string) {
   return { ...packed, bytes };
 }
 
-test("packs the same files to the same bytes, independent of times, modes and order", async () => {
+test("packs the same files to the same bytes, independent of times, order and read permissions", async () => {
   const first = await pack(writeFolder(join(dir, "a"), { ...HELLO, "x.txt": "1" }));
   const again = writeFolder(join(dir, "b"), {
     "x.txt": "1",

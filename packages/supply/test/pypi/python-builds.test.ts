@@ -348,7 +348,7 @@ verifies("source.pypi", "builds only the archive that the index announces", asyn
 
 verifies(
   "source.pypi",
-  "unpacks an archive itself, and refuses one with a link out of its folder",
+  "unpacks a source archive without pip, and refuses one with a link out of its folder",
   async () => {
     const outside = join(root, "unpacked-outside");
     mkdirSync(outside);

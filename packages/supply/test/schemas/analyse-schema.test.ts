@@ -16,7 +16,7 @@ test.each([
   expect(analyseSchema({ type: "object" }).weight).toBeLessThan(10);
 });
 
-test("reports a schema as recursive if it refers to itself, but not if it is referenced twice", () => {
+test("reports a schema as recursive if it refers to itself, but not if it refers to a definition twice", () => {
   expect(analyseSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
   const shape = analyseSchema(referencedTwice({ required: names(100) }));
   expect(shape.recursive).toBe(false);

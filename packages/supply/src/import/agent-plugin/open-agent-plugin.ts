@@ -16,7 +16,7 @@ import { describeUnusedSettings, toServerPart } from "../mcp/server-part.ts";
 import type { ContentPart, PartImporters, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
-/** Import the parts one after another, because each writes its manifest to the same file in `tree`. */
+/** Import the parts one after another, because each part with files writes its manifest to the same file in `tree`. */
 export async function openAgentPlugin(tree: string, importers: PartImporters): Promise<SourceContent> {
   const plugin = await requireAgentPlugin(tree);
   const { name, version, servers, skills, left_out, notes } = plugin;

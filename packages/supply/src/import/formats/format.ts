@@ -1,14 +1,13 @@
 /**
- * A layout of plugin folders that people already use. It is recognized by its files and converted to the manifest;
- * after that the rest of the code does not depend on the format. A new format is a new file here and an entry in
- * FORMATS.
+ * A format of packages. It is usually recognized by its files and is converted to the manifest, so the rest of the code
+ * does not depend on the format. A new format for uploads is a new file here and an entry in FORMATS.
  */
 import type { Manifest } from "@backplane/contract";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 
 /** Facts about a source besides its files. */
 export interface SourceHints {
-  /** The name of its folder. */
+  /** The name of the folder that was packed. */
   name?: string;
   /** The id that the package must have, whatever its files say. */
   package_id?: string;
@@ -30,8 +29,11 @@ export interface PackageFormat {
   /** Whether a folder with these names at its top level may have this format. */
   matchesNames(names: readonly string[]): boolean;
   recognizes(listing: TreeListing): boolean;
-  /** Throws package.invalid with file, line and what to write. `text` is the text that the manifest was read from. */
+  /**
+   * Throws an error that names the file and what to write. `text` is the text in which the line of a later error is
+   * found; empty if the format has no such text.
+   */
   read(tree: string, listing: TreeListing, hints?: SourceHints): Promise<FormatResult>;
-  /** The dialect starts its own program, so the package has no entrypoint to check. */
+  /** Whether the dialect or this format chooses the program, so that `checkEntrypoint` does not apply. */
   readonly starts_own_program: boolean;
 }

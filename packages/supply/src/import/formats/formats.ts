@@ -15,8 +15,8 @@ export function packageFormatOf(listing: TreeListing): PackageFormat {
   if (format !== undefined) return format;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
   const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
-  if (nested === undefined) throw missingManifest("It", paths);
+  if (nested === undefined) throw missingManifest("The source", paths);
   throw invalidSource(
-    `It contains ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
+    `The source contains ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
   );
 }

@@ -1,7 +1,6 @@
 /**
- * Reads an instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All problems are
- * reported together, each with its correction. The file does not list the instruments; the running plugin is
- * asked for them.
+ * Reads an instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All invalid fields are reported
+ * together, most with a correction. The file does not list the instruments; the running plugin is asked for them.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -85,7 +85,10 @@ function noteUser({ reference, config: { user } }: PulledImage, note: (text: str
   );
 }
 
-/** Folders for the files of an image's author, besides the working folder. Other files come from public base images. */
+/**
+ * Folders that, like the working folder, contain files of an image's author. Other files usually come from public base
+ * images.
+ */
 const AUTHOR_FOLDERS = ["app", "home", "root", "srv"];
 const DEPENDENCY_FOLDER = /(?:^|\/)(?:node_modules|site-packages|dist-packages)\//;
 

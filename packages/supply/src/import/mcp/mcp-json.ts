@@ -1,6 +1,7 @@
 /**
- * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. Values that are
- * secret by name or by form are never imported. They become slots, to which the operator binds stored secrets.
+ * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. A variable or header
+ * that is named like a secret becomes a slot, and its value is not imported. A placeholder in a value becomes a slot
+ * too. The operator binds stored secrets to the slots.
  */
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { parseImageReference } from "../../container-images/image-reference.ts";
@@ -28,7 +29,7 @@ const SECRET_NAME =
 
 export interface McpServers {
   servers: McpServerEntry[];
-  /** Invalid servers, which do not affect the others. */
+  /** Servers that cannot be installed, which do not affect the others. */
   left_out: LeftOut[];
 }
 
@@ -113,7 +114,8 @@ function shortServerName(spec: string): string {
 }
 
 /**
- * Adds the operator's slots. A server on stdio receives each secret in the variable with the slot's name in upper case.
+ * Adds the operator's slots. A server on stdio receives each secret in the variable with the slot's name in upper case,
+ * unless the entry of the server names another variable.
  */
 export function declareSlots(server: McpServerEntry, slots: readonly string[]): McpServerEntry {
   const variables = Object.fromEntries(slots.map((slot) => [slot, slot.toUpperCase()]));
@@ -141,7 +143,7 @@ export function readServers(
   return { servers, left_out };
 }
 
-/** Throws package.invalid with the name of the server. */
+/** Throws package.invalid with the name of the server, or an error of `readCommand`. */
 export function readMcpServer(name: string, settings: unknown): McpServerEntry {
   if (!isObject(settings)) throw invalid(`the entry of ${name} is not an object`);
   const { command, args, env, url, headers, type } = settings;

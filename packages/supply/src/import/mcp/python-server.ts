@@ -126,7 +126,7 @@ export function describePythonServer(
   return { package_id: toPackageId("pypi", name), version: `${semantic}${suffix}` };
 }
 
-/** Like uvx, selects the script that is named like the package, or the only one. */
+/** Selects the requested script or, like uvx, the one that is named like the package, or the only one. */
 export function selectScript(
   name: string,
   scripts: ReadonlyMap<string, EntryPoint>,

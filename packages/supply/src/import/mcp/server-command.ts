@@ -42,7 +42,9 @@ export interface RequestedMount {
   writable: boolean;
 }
 
-/** Throws package.invalid with the name of the server. */
+/**
+ * Throws package.invalid with the name of the server, or plugin.source_invalid for an invalid name of an image.
+ */
 export function readCommand(name: string, command: string, args: readonly string[]): ServerCommand {
   const program = command.replace(/\.(?:cmd|exe)$/, "");
   if (program === "npx" || program === "bunx") return readNpx(name, args);

@@ -17,7 +17,7 @@ export interface ServerDraft {
   source?: string;
   runtime: { protocol: "mcp.stdio"; entrypoint: readonly string[] } | { protocol: "mcp.http"; url: string };
   secret_slots: readonly string[];
-  /** The only platform that it runs on. */
+  /** The only platform that the server runs on. */
   platform?: HostPlatform;
 }
 

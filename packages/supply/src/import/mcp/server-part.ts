@@ -106,7 +106,7 @@ interface ServerBinding {
   policy?: Pick<BindingPolicy, "secret_env">;
 }
 
-/** A server on stdio can receive a secret only in an environment variable. */
+/** `secret_env` applies only to a server on stdio. The secrets of a remote server are sent in its headers. */
 function toServerBinding({ server_name, from, args, env, secret_env }: McpServerEntry): ServerBinding {
   const headers = from.kind === "http" ? from.headers : {};
   const config: JsonObject = {

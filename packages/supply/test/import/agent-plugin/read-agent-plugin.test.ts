@@ -100,14 +100,14 @@ test("leaves out a server whose command is outside the plugin", async () => {
 
 test("writes a manifest of skills that is read back unchanged", () => {
   const skills = [{ name: "a", description: 'Says "hi"\nand more', path: "skills/a" }];
-  const description = {
+  const plugin = {
     package_id: "x/skills",
     version: "1.0.0",
     name: "x",
     description: "d",
     license: "MIT",
   };
-  expect(readManifest(buildSkillsManifest({ ...description, skills }))).toMatchObject({
+  expect(readManifest(buildSkillsManifest({ ...plugin, skills }))).toMatchObject({
     package_id: "x/skills",
     skills,
   });

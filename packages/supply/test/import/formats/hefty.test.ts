@@ -320,7 +320,7 @@ test("lists several problems of a manifest in one error", async () => {
   ]);
 });
 
-test("accepts an older minimum version of Hefty, including a pre-release", async () => {
+test("accepts a pre-release of the compatible version as the minimum version of Hefty", async () => {
   expect((await importRuntime({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
     "0.22.0-rc.1",
   );

@@ -327,7 +327,7 @@ verifies(
   60_000,
 );
 
-test("reports which platforms and which Python a package supports", async () => {
+test("reports which platforms and which Python a package supports, or that the index does not have it", async () => {
   publish({ name: "acme-windows", tag: "cp311-cp311-win_amd64" });
   await expect(importServer("acme-windows")).rejects.toMatchObject({
     code: "package.platform",
