@@ -1,4 +1,7 @@
-/** Builds the registry: configuration, policies, packages, bindings, definitions, workspaces, skills and secrets. */
+/**
+ * Builds the registry: configuration, policies, packages, installations, the marketplace, bindings, definitions,
+ * workspaces, skills, secrets and trusted keys.
+ */
 
 import type { BoundPackage, Changes, Kernel, KernelDeps } from "@backplane/ports";
 import { createBindings } from "./bindings/bindings.ts";

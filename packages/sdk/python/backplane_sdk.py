@@ -140,7 +140,7 @@ class Call:
         self.cancel_reason = "deadline_exceeded"
         #: Tools: the same for all retries of one call, so it can be the key of an idempotent write.
         self.tool_execution_id: str = body.get("tool_execution_id", "")
-        #: Hooks: the same for all deliveries of one event.
+        #: Hooks: the same for all attempts of one delivery.
         self.delivery_id: str = body.get("delivery_id", "")
         self.attempt: int = body.get("attempt", 1)
 
@@ -200,7 +200,7 @@ class Call:
         self._serving.send_for(self, _encode(frame), last=False)
 
     def checkpoint(self, data: Json, kind: str = "checkpoint") -> None:
-        """For harnesses: stored before any later event; a resumed run receives the last checkpoint."""
+        """For harnesses: stored before any later event; a resumed harness receives the last checkpoint."""
         self.emit({"type": "checkpoint", "checkpoint": {"kind": kind, "data": data}})
 
     def write_artifact(self, path: str, data: Any) -> Dict[str, Json]:
@@ -306,7 +306,7 @@ class Plugin:
         return self._register("tool.invoke", export_id)
 
     def hook(self, export_id: str, on: Optional[Iterable[str]] = None) -> Callable[[Handler], Handler]:
-        """f(event, call) → nothing. Called again with the same delivery_id after a failure: be idempotent."""
+        """f(event, call) → nothing. A retry of a delivery has the same delivery_id, so be idempotent."""
         return self._register("hook.handle", export_id, None if on is None else frozenset(on))
 
     def compactor(self, export_id: str) -> Callable[[Handler], Handler]:

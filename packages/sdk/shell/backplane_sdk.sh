@@ -28,7 +28,7 @@ get() {
   case $fields in *"$NL$1="*) value=${fields#*"$NL$1="} value=${value%%"$NL"*} ;; esac
 }
 
-# The same without JSON escapes; escapes of the form \uXXXX stay.
+# Like get, but decodes JSON escapes: \uXXXX stays, and \b and \f become spaces.
 get_text() {
   get "$1"
   case $value in
@@ -79,7 +79,7 @@ answer() {
 
 serve() { # publisher/name and version, as in vai-plugin.toml
   PACKAGE_ID=$1 VERSION=$2
-  exec 3>&1 >&2 # frames go to descriptor 3, and what a command prints goes to stderr
+  exec 3>&1 >&2 # frames go to descriptor 3, and the output of commands goes to stderr
   WANTED=" type id op body.export_id $(printf %s "$WANTED" | tr '\n' ' ') "
   while receive; do
     fields=$(flatten "$frame") || die "a frame is not JSON"
@@ -132,7 +132,8 @@ receive() { # reads the next frame into $frame; returns false at the end of the 
   frame=$(read_bytes "$length")
 }
 
-# What follows the bytes belongs to the next frame. Some versions of head read ahead; dd reads byte by byte.
+# Reads exactly this many bytes, because the next frame follows them. Some versions of head read ahead; dd reads byte
+# by byte.
 if [ "$(printf ab | { head -c 1 >/dev/null && cat; } 2>/dev/null)" = b ]; then
   read_bytes() { head -c "$1"; }
 else

@@ -50,7 +50,7 @@ export interface ToolCall<Config = JsonObject> extends Call<Config> {
 }
 
 export interface HookCall<Config = JsonObject> extends Call<Config> {
-  /** The same for all deliveries of one event. */
+  /** The same for all attempts of one delivery. */
   readonly delivery_id: string;
   readonly attempt: number;
 }

@@ -66,7 +66,7 @@ export function definePlugin(plugin: Plugin): Plugin {
 
 interface ToolDefinition<Input, Output, Config> {
   id: string;
-  /** A string or any JSON value; return `{content, structured_output}` to set the text separately. */
+  /** Returns a string or any JSON value, or `{content, structured_output}` to set the text separately. */
   run(input: Input, call: ToolCall<Config>): Awaitable<Output | ToolAnswer<Output>>;
 }
 
@@ -90,8 +90,8 @@ export function tool(definition: Omit<ToolExport, "kind">): ToolExport {
 }
 
 /**
- * A handler of semantic events. After a failure the gateway calls it again with the same delivery_id, so the
- * handler must be idempotent.
+ * A handler of semantic events. After a crash, a timeout or a retryable failure the gateway calls it again with the
+ * same delivery_id, so the handler must be idempotent. A thrown error and `fail` complete the delivery.
  */
 export function hook<
   const Type extends SemanticEventType,

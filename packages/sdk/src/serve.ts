@@ -44,7 +44,7 @@ function printToStderr(): void {
   Object.defineProperty(process, "stdout", { configurable: true, get: () => stderr });
 }
 
-/** The last answers are written in the next turn of the event loop, so even an idle peer gets one turn. */
+/** The last answers are written at the end of a turn of the event loop, so even an idle peer gets one turn. */
 function whenIdle(peer: { readonly inFlight: number }, then: () => void): void {
   setImmediate(() => {
     if (peer.inFlight === 0) setImmediate(then);

@@ -1,4 +1,4 @@
-/** The requests that a hosted harness sends to the gateway about its conversation. */
+/** The requests that a hosted harness sends to the gateway: about its conversation and for permissions. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";

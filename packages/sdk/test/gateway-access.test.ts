@@ -1,4 +1,4 @@
-/** The token is sent to the gateway and to no other host. */
+/** Requests to the gateway from inside a call. The token is sent to no other host. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";

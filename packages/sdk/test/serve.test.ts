@@ -1,4 +1,4 @@
-/** A plugin as a process, in TypeScript and Python: ownership of stdout, and how the process exits. */
+/** A plugin as a process, in TypeScript and Python: ownership of stdout, invalid input, and how the process exits. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { encodeContentLength } from "@backplane/wire";

@@ -1,5 +1,5 @@
 /**
- * Packages and secrets belong to the org, but the bindings that use them belong to projects. A response lists only the
+ * Bindings of several projects can use the same package or the same secret of the org. A response lists only the
  * bindings that the caller may see (bind.scope). The admin token and callers of the whole org see all bindings.
  */
 

@@ -1,7 +1,7 @@
 /**
  * A package id does not say who published a package: the images x/acme/server and y/acme/server and the npm package
  * `@acme/server` have the same one. A binding therefore stays with the source of its package, because its secrets,
- * waived approvals and name were given to what comes from there (sec.credential-destination).
+ * waived approvals and name were given to packages of that source (sec.credential-destination).
  */
 import { BackplaneError, type Binding, findPackageSource, type Package } from "@backplane/contract";
 
@@ -34,7 +34,7 @@ export function wasVerified({ signature }: Package): boolean {
   return signature !== undefined && ["verified", "expired", "revoked"].includes(signature.state);
 }
 
-/** Its package id was derived from a name that anyone can use, not chosen by an author. */
+/** The package id of an MCP server is derived from a name that anyone can use, and not chosen by an author. */
 function isMcpServer({ manifest }: Package): boolean {
   return manifest.runtime.protocol.startsWith("mcp.");
 }

@@ -22,7 +22,7 @@ import { isUsableIn } from "../secrets/secrets.ts";
 
 export interface CheckedExport {
   package: Package;
-  /** For a binding of the whole package: the permissions of all its tools together. */
+  /** For a binding of the whole package, the result of `combineTools`. */
   export: PluginExport;
 }
 

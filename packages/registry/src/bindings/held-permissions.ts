@@ -103,8 +103,8 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
 }
 
 /**
- * Permissions that a tool requests for the first time although the package as a whole does not, because another tool
- * had them. A binding of the whole package has one policy, so they cannot be withheld from one tool.
+ * Permissions that a tool of both versions requests for the first time, even if another tool of the package had them
+ * before. A binding of the whole package has one policy, so those cannot be withheld from one tool.
  */
 export function findNewToolPermissions(from: Package, to: Package): HeldPermission[] {
   const old_tools = new Map(toolsOf(from).map(({ id, permissions }) => [id, permissions]));

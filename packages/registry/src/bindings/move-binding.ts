@@ -1,8 +1,8 @@
 /**
  * Moves a binding to another version of its package. The binding keeps its policy, configuration, secrets and rollout
- * share. Trust is not kept, because it was given to other bytes. Permissions that only the new version requests are
- * withheld until an owner or admin grants them. Credentials are not kept when the server of the new version is at
- * another address (sec.credential-destination), unless the change sets them itself.
+ * share. Trust that was given to other bytes (`host_target`, a lowered class) is not kept. Permissions that only the
+ * new version requests are withheld until an owner or admin grants them. Credentials are not kept when the server of
+ * the new version is at another address (sec.credential-destination), unless the change sets them itself.
  */
 import {
   type Binding,
@@ -52,7 +52,7 @@ type HeldPermission = NonNullable<Binding["previous"]>["permissions_held"][numbe
 
 export interface WithheldPermissions {
   policy: BindingPolicy;
-  /** Permissions that only the new version requests, and that the upgrade removes. */
+  /** Permissions that only the new version requests, and that the narrowed policy withholds. */
   withheld: HeldPermission[];
   /** Permissions that only the new version requests, and that a limit of the policy already withholds. */
   limited: HeldPermission[];

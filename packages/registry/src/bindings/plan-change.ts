@@ -46,6 +46,7 @@ export interface PlannedChange {
   records: ChangeRecords;
 }
 
+/** A change to an existing binding: of its version, or only of its settings. */
 export interface PlannedMove extends PlannedChange {
   before: Binding;
 }

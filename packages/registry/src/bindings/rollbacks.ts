@@ -42,7 +42,10 @@ export interface TrialFailure {
 }
 
 export interface Rollbacks extends Pick<Kernel["bindings"], "rollback" | "rollbackPackage"> {
-  /** Ends the trial that this binding is on. Resolves to false if the binding has changed since. */
+  /**
+   * Rolls back all bindings of the scope that have the version of this binding on trial. Resolves to false if one of
+   * them has changed since.
+   */
   rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
 }
 

@@ -1,8 +1,9 @@
 /**
  * Upgrades all bindings of a package. A version takes over immediately, or first gets a share of the calls in bindings
- * of its own. Either way the version is on trial, and rollbacks.ts returns to the previous one if it fails. Every step is
- * one transaction over all bindings that it changes, and everything that a later step needs is in their rows, so any
- * gateway can continue after a crash.
+ * of its own. Either way the version is on trial, unless the request sets a trial of 0 seconds, and rollbacks.ts
+ * returns to the previous version if it fails. An upgrade that requests new permissions can be held until an admin
+ * decides. Every step is one transaction over all bindings that it changes, and everything that a later step needs is
+ * in their rows, so any gateway can continue after a crash.
  */
 import {
   BackplaneError,

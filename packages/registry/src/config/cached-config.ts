@@ -1,6 +1,6 @@
 /**
  * Caches the configuration of an org for FRESH_MS, because every step of a turn reads it (benchmark loop.turn). A write
- * by this process is visible immediately, a write by another node after FRESH_MS. Until the next read, each value is
+ * by this process is visible immediately, a write by another node within FRESH_MS. Until the next read, each value is
  * decrypted once, and the rows of a prefix are the same array, so a reader can key its own cache on it.
  */
 
@@ -26,7 +26,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
     const cached = orgs.get(org_id);
     if (cached !== undefined && now - cached.at < FRESH_MS) return cached;
     const all = live.rows(org_id, "").catch((error: unknown) => {
-      // No write can have happened while the store is unavailable, so the last read is still valid.
+      // A turn continues with the values that were read last while the store is unavailable.
       if (cached === undefined || codeOf(error) !== "store.unavailable") throw error;
       return cached.all;
     });

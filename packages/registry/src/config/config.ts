@@ -117,7 +117,7 @@ function requireAdmin(caller: Caller, action: string): void {
   if (caller.admin && isWholeOrg(caller)) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${action}.`, {
     details: { needs: "admin" },
-    fix: "Use the admin token, or a key with the scope admin.",
+    fix: "Use the admin token, or a key of the whole org with the scope admin.",
   });
 }
 

@@ -27,7 +27,7 @@ export function pluginSettingKey(plugin: string, field: PluginSettingField): str
   return `plugin.${pluginNamespace(plugin)}.${field}`;
 }
 
-/** Returns null for a key that the kernel does not read. */
+/** Returns null for a key that is not a plugin setting. */
 export function parsePluginSettingKey(key: string): { namespace: string; field: PluginSettingField } | null {
   const [root, namespace, field, ...more] = key.split(".");
   if (root !== "plugin" || namespace === undefined || field === undefined || more.length > 0) return null;

@@ -1,7 +1,7 @@
 /**
  * Queries the running process behind a described binding for its tools and stores the result. The stored definitions
- * make tools available immediately after a restart and reveal changed definitions. If a request fails, the stored
- * definitions stay and the error is recorded with them.
+ * make tools available immediately after a restart and reveal changed definitions. If a request fails, the error is
+ * recorded. The definitions of the same package then stay, unless a plugin that it depends on is not loaded.
  */
 
 import {
@@ -39,7 +39,7 @@ export interface DefinitionsService {
   facade: DefinitionsFacade;
   /**
    * Describes a binding that was created or changed. Never throws. Resolves to null when the package lists its own
-   * exports.
+   * exports, the binding is not active, or the definitions could not be stored.
    */
   describe(bound: BoundPackage, operation?: Operation): Promise<Definitions | null>;
   /** While `work` moves the binding to `package_digest`, `describe` uses this description and requests no other. */

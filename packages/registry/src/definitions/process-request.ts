@@ -1,6 +1,5 @@
 /**
- * The request that tells the runner which process of a described binding to use: the same one that calls to its tools
- * use.
+ * The request that tells the runner which process of a binding to use: the same one that calls to its exports use.
  */
 import type { PluginExport } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, ProcessRequest, Scope } from "@backplane/ports";

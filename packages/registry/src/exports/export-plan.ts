@@ -1,6 +1,6 @@
 /**
- * The plan of a binding generation: its export, compiled checks, class, grant and pool key. A plan is computed once
- * per generation and not per call (benchmarks tool.invoke, http.invoke).
+ * The plan of a bound export: its compiled checks, class, grant and pool key. A plan is computed once for each
+ * combination of binding generation, definitions and project, and not per call (benchmarks tool.invoke, http.invoke).
  */
 
 import {

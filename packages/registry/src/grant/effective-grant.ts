@@ -1,7 +1,7 @@
 /**
  * Computes the grant of a call from its levels. Everything except the levels of the caller and of the stored policy
- * depends only on the binding's generation, the project and the host's configuration, so it is computed once for these
- * (exports/export-plan.ts).
+ * depends only on the binding's generation and definitions, the project and the host's configuration, so it is computed
+ * once for these (exports/export-plan.ts).
  */
 
 import { hash } from "node:crypto";

@@ -144,8 +144,8 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
 }
 
 /**
- * Rethrows errors that are not the fault of the part, such as an unavailable store, and those of a source with one
- * part.
+ * Rethrows errors that are not the fault of the part, such as an unavailable store, errors of a package with a
+ * manifest, and those of the only part of a source that is not an Agent Plugin.
  */
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
   const single = parts.length === 1 && kind !== "agent_plugin";

@@ -89,7 +89,7 @@ export type InstallLinked = (
   operation: Operation,
 ) => Promise<Installation>;
 
-/** Installs like `installations.install`. Nothing is stored if `check` throws. */
+/** Installs like `installations.install`, but only packages. Nothing is stored if `check` throws. */
 export type InstallChecked = (
   caller: Caller,
   source: InstallationSource,

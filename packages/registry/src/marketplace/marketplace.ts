@@ -39,7 +39,7 @@ export function createMarketplace(
   const readCatalogs = async () => (await marketplace?.read()) ?? [];
 
   /** The first catalog that has an id wins, so no other catalog can replace a bundled entry. */
-  async function readEntries(catalogs: readonly CatalogContents[]): Promise<FoundEntry[]> {
+  function mergeEntries(catalogs: readonly CatalogContents[]): FoundEntry[] {
     const entries_by_id = new Map<string, FoundEntry>();
     for (const catalog of catalogs)
       for (const entry of catalog.entries)
@@ -48,7 +48,7 @@ export function createMarketplace(
   }
 
   async function find(id: string): Promise<FoundEntry> {
-    const entries = await readEntries(await readCatalogs());
+    const entries = mergeEntries(await readCatalogs());
     const match = entries.find(({ entry }) => entry.id === id);
     if (match === undefined) throw new BackplaneError("marketplace.not_found");
     return match;
@@ -78,7 +78,7 @@ export function createMarketplace(
         .toLowerCase()
         .split(/\s+/)
         .filter((term) => term !== "");
-      const entries = (await readEntries(catalogs)).filter(({ entry }) => matchesTerms(entry, terms));
+      const entries = mergeEntries(catalogs).filter(({ entry }) => matchesTerms(entry, terms));
       const items = await Promise.all(entries.map((entry) => toCard(caller, entry)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },

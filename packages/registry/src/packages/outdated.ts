@@ -76,9 +76,9 @@ export function createOutdated(
       return unknown(WITHOUT_VERSIONS[pack.origin] ?? "Its source does not list the available versions.");
     try {
       const { packages } = await installations.inspect(caller, package_source.source, operation);
-      const current = packages.find(({ package_id }) => package_id === pack.package_id);
-      if (current === undefined) return unknown("Its source contains another package now.");
-      const { version, provenance, source = package_source.formatSource(version) } = current;
+      const offered = packages.find(({ package_id }) => package_id === pack.package_id);
+      if (offered === undefined) return unknown("Its source contains another package now.");
+      const { version, provenance, source = package_source.formatSource(version) } = offered;
       return {
         newest_available: version,
         source,
@@ -107,9 +107,9 @@ export function createOutdated(
       const in_use = listVersionsInUse(bindings, package_id);
       // Another source may offer the same package id, so the source of the version in use is asked.
       const current = versions.find(({ version }) => in_use.includes(version)) ?? newest;
-      const newest_version = await findNewest(caller, current, operation);
+      const found = await findNewest(caller, current, operation);
       const used = in_use.length === 0 ? [newest.version] : in_use;
-      const available = newest_version.newest_available;
+      const available = found.newest_available;
       const isOutdated = (version: string) =>
         compareVersions(newest.version, version) > 0 ||
         (available !== null && isNewer(available, version, current.origin));
@@ -119,7 +119,7 @@ export function createOutdated(
         in_use,
         newest_installed: newest.version,
         outdated: current.origin !== "workspace" && used.some(isOutdated),
-        ...newest_version,
+        ...found,
       });
     }
     return items;

@@ -26,7 +26,7 @@ export interface EffectivePolicy {
   /** Normalized, as the categories of roles are. */
   readonly categories: ReadonlySet<string> | null;
   readonly origins: ReadonlySet<Origin> | null;
-  /** The rules of the org and of the project; a call has to pass both. */
+  /** The limits of the org and of the project; a call has to pass both. */
   readonly roles: ReadonlyMap<Role, readonly CompiledLimits[]>;
   /** Keyed by name; contains only channels that are limited. */
   readonly channels: ReadonlyMap<string, ChannelLimits>;
@@ -99,7 +99,7 @@ function compileRole({ roles }: Policy, role: Role): CompiledLimits[] {
   return role_policy === undefined ? [] : compileLimits(role_policy);
 }
 
-/** The lists of a channel are a separate allowance, in addition to `allow`. */
+/** The lists of a channel are a further limit: a call has to pass both them and `allow`. */
 function compileChannel({ channels }: Policy, channel: string): CompiledLimits[] {
   if (channels === undefined || !Object.hasOwn(channels, channel)) return [];
   const channel_policy = channels[channel]!;

@@ -75,7 +75,7 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
     ),
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
     pinned_tools: [...new Set([...(org.pinned_tools ?? []), ...(project.pinned_tools ?? [])])],
-    // Not a right but a cost, so a project may also raise it.
+    // The budget is a cost and not a right, so a project may also raise it.
     tool_token_budget: project.tool_token_budget ?? org.tool_token_budget ?? defaults.tool_token_budget,
     tool_profiles: { ...org.tool_profiles, ...project.tool_profiles },
     llm: lowerLimits(org.llm ?? {}, project.llm ?? {}),

@@ -1,6 +1,7 @@
 /**
  * The state of a signature is stored when a package is installed, but its key can be revoked, changed or renewed, or can
- * expire later. Packages are shown with the state that their signature has now.
+ * expire later. Packages are shown, and changes to bindings are checked, with the state that a signature has now, if it
+ * was valid at the installation.
  */
 import type { Package, SignatureState, TrustedKey } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";

@@ -19,8 +19,8 @@ export interface SignaturePolicy {
     signatures: readonly unknown[],
   ): Promise<SignatureState>;
   /**
-   * Checks an imported package. Throws `signature.rollback` for a version below the highest signed one. `highest` is
-   * stored together with the package.
+   * Checks an imported package like `check`. Throws `signature.rollback` for a version below the highest signed one if
+   * the origin requires a signature and no downgrade is allowed. `highest` is stored together with the package.
    */
   checkImported(
     caller: Caller,

@@ -40,9 +40,9 @@ export type LoadedFolder = Pick<
   "package_id" | "package_version" | "binding_id" | "errors" | "snapshots" | "bindings"
 >;
 
-/** The package in use. */
 export interface PackageInUse extends BoundPackage {
   definitions: Definitions | null;
+  /** The ids of the packages that are kept for the folder, oldest first. */
   snapshots: readonly string[];
 }
 

@@ -105,7 +105,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     if (errors.length > 0)
       log.warn(
         { path: next.path, errors },
-        "tool files failed to load; their last working versions stay in use",
+        "parts of a trusted folder failed to load; their last working versions, if any, stay in use",
       );
     return next;
   }
@@ -122,7 +122,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     return { ...bound, definitions: await store.definitions.get(org_id, binding_id), snapshots };
   }
 
-  /** Called when the files of a trusted folder have changed. */
+  /** Called when the files of a trusted folder may have changed. */
   async function onFilesChanged(id: string): Promise<void> {
     const folder = trusted.get(id);
     if (folder === undefined || stopping) return;

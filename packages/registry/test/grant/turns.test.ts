@@ -1,6 +1,6 @@
 /**
- * Turns are part of the call chain: the tools of a sub-agent may call no more tools than the sub-agent itself, and a
- * resumed turn has no wider grant.
+ * Turns are part of the call chain: the tools of a sub-agent may call no more tools than the sub-agent itself, a
+ * resumed turn has no wider grant, and a plugin needs the scope compactions:write to request a compaction.
  */
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
@@ -43,11 +43,11 @@ test("refuses a tool of a sub-agent access to tools that the sub-agent may not u
   fixture.runner.script = async ({ request }) => {
     if (request.export_id === "inner") return ok();
     const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
-    const results = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+    const outcome = await fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
       async (ticket) => (await ticket.settled).status,
       (error: { code: string }) => error.code,
     );
-    reached.push(results);
+    reached.push(outcome);
     return ok();
   };
   await fixture.say("/tool outer {}");

@@ -1,4 +1,4 @@
-/** An operator approves a card, so an artifact that differs from its card is refused. */
+/** An operator approves a card, so an artifact that differs from its card or requests more is refused. */
 import type { MarketplaceEntry, Package } from "@backplane/contract";
 import { MarketplaceEntrySchema } from "@backplane/contract/schema";
 import type { KernelDeps } from "@backplane/ports";

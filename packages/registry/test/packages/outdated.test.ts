@@ -120,7 +120,7 @@ test("queries the Python index, and recognizes newer versions that semantic vers
   expect(await find()).toMatchObject({ outdated: false });
 });
 
-test("ignores build metadata that lists packages built from source when it compares versions", async () => {
+test("compares versions without the build metadata that lists packages built from source", async () => {
   const { fixture } = await createInstalledKernel({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
   const load = fixture.importer.import.bind(fixture.importer);
   fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });

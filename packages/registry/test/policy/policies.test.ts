@@ -1,4 +1,7 @@
-/** The effect of a policy on calls: roles, categories, origins, security rules and the host level. */
+/**
+ * Changes to a policy, and its effect on calls: roles, categories, origins, security rules, approvals and the host
+ * level.
+ */
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";

@@ -165,7 +165,7 @@ const REFUSALS: [
   ],
   ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
   [
-    "the signature of another key under this id",
+    "a signature that its key did not make",
     "signature.invalid",
     altered({ signature: `${"A".repeat(86)}==` }),
     {},

@@ -23,7 +23,7 @@ import { createRemoteContext, type RegisteredTools } from "./remote-context.ts";
 export interface ServeModuleOptions {
   transport: Transport;
   frame_bytes: number | undefined;
-  /** Called when the gateway has closed the pipe. */
+  /** Called when the gateway has closed the pipe or the stream has failed. */
   onEnd: () => void;
 }
 

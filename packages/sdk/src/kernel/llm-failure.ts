@@ -1,8 +1,8 @@
 /**
  * Converts every error of a model call into an `LlmFailure` (llm.provider). Errors of a vendor's SDK are recognized by
- * their fields and names and never with `instanceof`, because the SDK is loaded lazily. Text from the server's response is
- * not repeated (sec.provider-egress): a failure that the server reported gets a message of our own, with the status and a
- * known code. `redact` removes configured secrets from a message.
+ * their fields and names and never with `instanceof`, because the SDK is loaded lazily. Text from the server's response
+ * is not repeated (sec.provider-egress): a failure that the server reported gets a message of our own, with the status
+ * and a known code. `redact` removes configured secrets from a message.
  */
 import {
   isSecretConfigKey,

@@ -105,8 +105,8 @@ class Instances {
   }
 
   /**
-   * Drops providers whose configuration changed or was removed; the next call creates a new one. Nothing is
-   * closed, because a call may still use the old provider.
+   * Drops the provider of an instance whose configuration changed or was removed; the next call creates a new one.
+   * Nothing is closed, because a call may still use the old provider.
    */
   async reload(event: BusEvent<"config.updated">, ctx: PluginContext): Promise<void> {
     const [root, id, ...field] = event.payload.key.split(".");

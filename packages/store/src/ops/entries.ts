@@ -100,7 +100,7 @@ export function* appendIdle(
   return written;
 }
 
-/** Appends entries of a turn. Refused with `run.taken_over` once another gateway owns the turn. */
+/** Appends entries of a turn. Refused with `run.taken_over` once the turn has ended or another gateway owns it. */
 export function* appendForTurn(p: TapeRows & { hold: HoldColumns }, dialect: SqlDialect): Op<AppendedRows> {
   yield* requireHeldRun(p.hold, dialect);
   return yield* appendEntries({ ...p, chain_id: null }, dialect);

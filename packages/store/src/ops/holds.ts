@@ -1,7 +1,7 @@
 /**
- * A turn belongs to the gateway that holds the fence in its run row; no other gateway may write to it. A write of the
- * turn passes a hold (run and fence), which is checked in the transaction of the write. On PostgreSQL the check locks
- * the row, so a takeover either waits for the write or makes it fail.
+ * A turn belongs to the gateway that holds the fence in its run row; other gateways may only add messages to it
+ * (`joinRun`). A write of the turn passes a hold (run and fence), which is checked in the transaction of the write. On
+ * PostgreSQL the check locks the row, so a takeover either waits for the write or makes it fail.
  */
 
 import { type Op, type Row, refuse, type SqlDialect, sql } from "./op.ts";

@@ -38,7 +38,7 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
     );
     if (claimed.length > 0) return { state: "new" };
     const [row] = yield sql(keyRowSql(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
-    // Another node abandoned the claim in between, so try to claim the key again.
+    // The row was deleted in between, so try to claim the key again.
     if (row === undefined) continue;
     const state = toKeyState(row, p.digest);
     if (state.state === "new") {

@@ -12,7 +12,7 @@ import { type InsertPackage, insertPackage } from "./packages.ts";
 
 export interface CommitInstallation {
   org_id: string;
-  /** Null if the names of servers were not checked. */
+  /** Null if no change was checked against other bindings. */
   expected_revision: number | null;
   packages: InsertPackage[];
   moved: UpdateBindings["changes"];

@@ -1,6 +1,7 @@
 /**
- * A job goes from ready to leased to done. A leased job that fails or is released becomes ready again; after its last
- * attempt it is dead, until it is replayed. An unfinished or dead job can be discarded.
+ * A job goes from ready to leased to done. A leased job that fails or is released becomes ready again. It is dead after
+ * its last attempt or after a failure that is not retried, until it is replayed. An unfinished or dead job can be
+ * discarded.
  *
  * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready in the
  * database, its holder already has the fence that the start will write, and the write that opens its call leases it.

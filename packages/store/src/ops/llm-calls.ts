@@ -1,7 +1,8 @@
 /**
  * Calls to the model endpoints. The update that counts a call towards a limit also checks the limit, so concurrent
- * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which is replaced
- * when the call ends.
+ * calls and gateways cannot both take the last request. A running call counts with an estimate of its tokens, which is
+ * replaced when the call ends. A call is admitted while fewer tokens than the limit are counted, so the last call can
+ * exceed a limit of tokens.
  */
 import { expiredNodeCondition } from "./leases.ts";
 import { checkedCondition, type Op, type Row, refuse, type SqlDialect, type SqlValue, sql } from "./op.ts";

@@ -45,7 +45,7 @@ export function checkedCondition(table: string, condition: string): string {
   return `(${condition} /* or damaged ${table} */)`;
 }
 
-/** A refusal as plain data, which can cross a thread. The store turns it into a BackplaneError. */
+/** A refusal or a failure as plain data, which can cross a thread. The store turns it into a BackplaneError. */
 export interface StoreFailure {
   code: string;
   message: string | undefined;

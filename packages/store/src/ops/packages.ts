@@ -10,7 +10,7 @@ export interface InsertPackage {
   digest: string;
   body: string;
   records: ChangeRecordRows;
-  /** The version of a signed package, recorded even if the package already exists; null for an unsigned package. */
+  /** A version with a valid signature, recorded even if the package already exists. Null if there is none to record. */
   highest: { version: string } | null;
 }
 

@@ -1,4 +1,4 @@
-/** Lists and replaces the sealed values of all organizations and tables, to change the key they are sealed with. */
+/** Lists and replaces the sealed secrets, configuration values and sign-ins of all orgs, to change their key. */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";

@@ -1,6 +1,6 @@
 /**
- * Reads tapes. A chain shows the entries of its ancestors up to the points where it was forked, and its own. Reading
- * starts at the oldest ancestor that has entries after `after`, so earlier ancestors cost nothing.
+ * Reads sessions, chains and tapes. A chain shows the entries of its ancestors up to the points where it was forked,
+ * and its own. Reading starts at the oldest ancestor that has entries after `after`, so earlier ancestors cost nothing.
  */
 
 import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";

@@ -66,7 +66,7 @@ export function createStore(plain_backend: Backend): Store {
   };
 }
 
-/** Calls `notify` after a write whose own records have an audit entry, and after writes with several records. */
+/** Calls `notify` after writes whose own records have an audit entry, and after writes with several sets of records. */
 function withAuditNotifications(backend: Backend, notify: () => void): Backend {
   return {
     ...backend,

@@ -55,7 +55,7 @@ test("serves and removes artifacts that another node stored", async () => {
   expect([await countRows("artifacts", sha256), await countRows("artifact_pieces", sha256)]).toEqual([0, 0]);
 });
 
-test("does not open an artifact with a missing or an extra chunk", async () => {
+test("does not open an artifact whose chunks have fewer or more bytes than recorded", async () => {
   const [short, long] = [createUniqueBytes(), createUniqueBytes()];
   for (const { bytes, sha256 } of [short, long]) await subject.files.store(sha256, bytes);
   await direct.query("delete from artifact_pieces where sha256 = $1 and piece = 2", [short.sha256]);

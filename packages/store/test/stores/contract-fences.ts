@@ -1,4 +1,7 @@
-/** A turn belongs to one gateway at a time, and a session has at most one running turn; the store enforces both. */
+/**
+ * A turn belongs to one gateway at a time, and a session has at most one running turn; the store enforces both. A claim
+ * of ready jobs leaves jobs with an expired lease to their holders.
+ */
 import type { RunRow, SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "../support/sample-runs.ts";

@@ -293,7 +293,7 @@ export function invocationCases(store: () => Store): void {
     expect(await store().invocations.events(row.id, 3, 1)).toEqual([events[3]]);
   });
 
-  test("takes over the rows of an expired node once, with a higher fence", async () => {
+  test("takes over the rows of an expired node, with a higher fence", async () => {
     const scope = freshOrg();
     const dead = ids.next("node");
     const [first, second] = [ids.next("node"), ids.next("node")];

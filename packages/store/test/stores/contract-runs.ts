@@ -164,7 +164,7 @@ export function runCases(store: () => Store): void {
     expect(Object.keys(item!)).not.toContain("node_id");
   });
 
-  test("takes over the running runs of an expired node once", async () => {
+  test("takes over the running runs of an expired node", async () => {
     const { key, scope } = await createSession();
     const dead = ids.next("node");
     const [node_a, node_b] = [ids.next("node"), ids.next("node")];

@@ -27,7 +27,7 @@ export interface DecoderOptions {
   /** Called to pause and resume the source. If absent, chunks for a slow reader are kept in memory. */
   pause?(): void;
   resume?(): void;
-  /** If set, any JSON value is a frame, and a body that is not JSON is reported here instead of ending the stream. */
+  /** If set, any JSON value is a frame. A body that `parseJson` rejects is reported here, and the stream continues. */
   onBadBody?: (error: BackplaneError) => void;
 }
 

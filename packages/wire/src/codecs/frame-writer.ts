@@ -63,7 +63,7 @@ export class FrameWriter {
     if (this.#batch.length > BATCH_CHARACTERS) this.#endBatch();
     else if (!this.#scheduled) {
       this.#scheduled = true;
-      // Runs after the promises that this callback settles, so that frames sent by their reactions share the write.
+      // In a promise reaction, this runs after the other queued reactions, so that their frames share the write.
       nextTick(this.#onTurnEnd);
     }
   }

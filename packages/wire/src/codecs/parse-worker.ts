@@ -12,11 +12,11 @@ let chunks;
 
 parentPort.on("message", (message) => {
   if (message === "more") return sendNext();
-  const text = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.byteLength);
-  if (!isUtf8(text)) return parentPort.postMessage({ problem: "a frame must be UTF-8" });
+  const bytes = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.byteLength);
+  if (!isUtf8(bytes)) return parentPort.postMessage({ problem: "a frame must be UTF-8" });
   let value;
   try {
-    value = JSON.parse(text.toString());
+    value = JSON.parse(bytes.toString());
   } catch {
     return parentPort.postMessage({ problem: "a frame must be JSON" });
   }

@@ -19,7 +19,7 @@ export interface ConnectionOptions<Frame extends Json> {
   /** For a peer that serves requests: pauses reading while more than this many bytes of output are queued. */
   hold_above_bytes?: number;
   onFrame(frame: Frame): void;
-  /** If set, any JSON value is a frame, and frames that are not JSON are reported here. */
+  /** If set, any JSON value is a frame, and frames that `parseJson` rejects are reported here. */
   onBadBody?: (error: BackplaneError) => void;
   onFailure(error: BackplaneError): void;
   onClose(error: Error | null): void;

@@ -88,7 +88,7 @@ export class InstrumentHost {
     }
   }
 
-  /** Resolves even if the plugin exited without responding. */
+  /** Resolves even if the plugin responds with an error or exits without a response. */
   async shutdown(): Promise<void> {
     await this.#peer.call("shutdown", {}).catch(() => {});
   }

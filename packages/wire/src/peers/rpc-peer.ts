@@ -122,7 +122,7 @@ export class RpcPeer {
     });
   }
 
-  /** Throws `backpressure` if the peer does not read. Has no effect after the connection has closed. */
+  /** Throws `backpressure` if the peer does not read, or `frame_too_large`. Has no effect on a closed connection. */
   notify(method: string, params?: JsonObject | Json[]): void {
     if (this.#failure !== undefined) return;
     const refusal = this.#refusalReason();

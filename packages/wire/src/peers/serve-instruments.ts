@@ -9,7 +9,7 @@ export interface ServeInstrumentsOptions {
   transport: Transport;
   plugin: InstrumentPlugin;
   limits?: Partial<FrameLimits>;
-  /** Called after the reply to `shutdown`, or when the host has closed the pipe. */
+  /** Called after the reply to `shutdown` and when the connection ends, so possibly twice. */
   onEnd: () => void;
 }
 

@@ -37,7 +37,7 @@ export interface VaiPluginOptions {
   transport: Transport;
   identity: { package_id: string; version: string };
   limits?: Partial<FrameLimits>;
-  /** A thrown error becomes status `failed` with its message, or `cancelled` if the call was cancelled. */
+  /** A thrown error becomes status `failed` with its message, or `cancelled` if the call was aborted. */
   handle(call: VaiCall): VaiReply | Promise<VaiReply>;
   /** Called at most once, when the host requests a shutdown or closes the input. */
   onShutdown(): void;

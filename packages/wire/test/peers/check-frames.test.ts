@@ -27,7 +27,8 @@ import {
 } from "../../src/peers/check-vai.ts";
 
 interface CheckedFrame {
-  valid: JsonObject[];
+  /** Frames to vary, most of them valid. */
+  samples: JsonObject[];
   matchesCheck: (frame: JsonObject) => boolean;
   matchesSchema: (frame: JsonObject) => boolean;
 }
@@ -36,7 +37,7 @@ const hasVaiProtocol = (frame: JsonObject): boolean => frame.protocol === "vai.r
 const error = { code: "x.y", message: "m" };
 const CHECKED_FRAMES: Record<string, CheckedFrame> = {
   "plugin hello": {
-    valid: [
+    samples: [
       {
         protocol: "vai.rpc.v1",
         type: "hello",
@@ -48,17 +49,17 @@ const CHECKED_FRAMES: Record<string, CheckedFrame> = {
     matchesSchema: (frame) => VaiPluginHelloSchema.safeParse(frame).success,
   },
   "host hello": {
-    valid: [{ protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "h", version: "1" } }],
+    samples: [{ protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "h", version: "1" } }],
     matchesCheck: (frame) => hasVaiProtocol(frame) && checkHostHello(frame) === undefined,
     matchesSchema: (frame) => VaiHostHelloSchema.safeParse(frame).success,
   },
   event: {
-    valid: [{ protocol: "vai.rpc.v1", type: "event", request_id: "r", event: { type: "progress", n: 1 } }],
+    samples: [{ protocol: "vai.rpc.v1", type: "event", request_id: "r", event: { type: "progress", n: 1 } }],
     matchesCheck: (frame) => frame.type === "event" && checkVaiEvent(frame) === undefined,
     matchesSchema: (frame) => VaiEventSchema.safeParse(frame).success,
   },
   response: {
-    valid: [
+    samples: [
       {
         protocol: "vai.rpc.v1",
         type: "response",
@@ -83,7 +84,7 @@ const CHECKED_FRAMES: Record<string, CheckedFrame> = {
     },
   },
   "side handshake": {
-    valid: [
+    samples: [
       {
         type: "handshake",
         manifest: {
@@ -100,7 +101,7 @@ const CHECKED_FRAMES: Record<string, CheckedFrame> = {
     matchesSchema: (frame) => SideHandshakeResponseSchema.safeParse(frame).success,
   },
   "side response": {
-    valid: [
+    samples: [
       { type: "response", request_id: "r", status: "ok", output: { a: 1 }, metadata: { m: [] } },
       { type: "response", request_id: "r", status: "error", error },
     ],
@@ -108,7 +109,7 @@ const CHECKED_FRAMES: Record<string, CheckedFrame> = {
     matchesSchema: (frame) => SideResponseSchema.safeParse(frame).success,
   },
   "rpc request": {
-    valid: [
+    samples: [
       { jsonrpc: "2.0", id: 1, method: "m", params: { a: 1 } },
       { jsonrpc: "2.0", method: "m", params: [1] },
     ],
@@ -116,7 +117,7 @@ const CHECKED_FRAMES: Record<string, CheckedFrame> = {
     matchesSchema: (frame) => RpcRequestSchema.safeParse(frame).success,
   },
   "rpc response": {
-    valid: [
+    samples: [
       { jsonrpc: "2.0", id: "a", result: [1] },
       { jsonrpc: "2.0", id: null, error: { code: -32600, message: "m", data: { a: 1 } } },
     ],
@@ -169,11 +170,11 @@ function replaceValue(frame: JsonObject, path: string[], to: unknown): JsonObjec
   return JSON.parse(JSON.stringify(copy)) as JsonObject;
 }
 
-for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHECKED_FRAMES)) {
+for (const [name, { samples, matchesCheck, matchesSchema }] of Object.entries(CHECKED_FRAMES)) {
   test(`${name}: check and schema agree when any field is removed or replaced`, () => {
     const disagreements: JsonObject[] = [];
     let cases = 0;
-    for (const frame of valid) {
+    for (const frame of samples) {
       for (const path of pathsOf(frame)) {
         for (const to of [undefined, ...REPLACEMENTS]) {
           const changed = replaceValue(frame, path, to);
@@ -189,7 +190,7 @@ for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHEC
   test(`${name}: check and schema agree on random changes of up to two fields`, () => {
     fc.assert(
       fc.property(
-        fc.constantFrom(...valid),
+        fc.constantFrom(...samples),
         fc.array(
           fc.tuple(
             fc.nat(),

@@ -227,7 +227,7 @@ final class HeftyProvider implements InstrumentProvider {
       throw new NoSuchMethodException(type.getName() + " does not have the five fields that Hefty's guide publishes");
     }
 
-    /** Each call has its own thread, which also runs the plugin's continuations. */
+    /** Runs a continuation on the thread that schedules it. Each call already has its own thread. */
     private static Object executionContext() throws Exception {
       return Scala.executionContext(Runnable::run);
     }

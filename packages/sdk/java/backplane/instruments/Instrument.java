@@ -5,7 +5,7 @@ import java.util.Map;
 
 /** One tool of a plugin. Values use the JSON types: Map, List, String, Number, Boolean and null. */
 public interface Instrument {
-  /** The highest risk of any action of the instrument; the host can only raise it. */
+  /** The highest risk of any action of the instrument. The operator's policy can assign another risk. */
   enum RiskLevel {
     ReadOnly,
     LocalWrite,

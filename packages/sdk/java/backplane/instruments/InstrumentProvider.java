@@ -2,7 +2,10 @@ package backplane.instruments;
 
 import java.util.List;
 
-/** A public class with a no-argument constructor; `providerClass` in META-INF/hefty-plugin.json names it. */
+/**
+ * The entry point of a plugin, implemented by a public class with a no-argument constructor. `providerClass` in
+ * META-INF/hefty-plugin.json names the class.
+ */
 public interface InstrumentProvider {
   void initialize(PluginContext context) throws Exception;
 

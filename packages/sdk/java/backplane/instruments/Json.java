@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The subset of JSON that a line protocol needs: Map, List, String, Number, Boolean and null. */
+/** Parses and writes JSON. Values are Map, List, String, Number, Boolean and null. */
 final class Json {
   private final String text;
   private int at;

@@ -17,7 +17,7 @@ export interface DescribeOptions {
   /** The command that runs `reportFiles`; the file names are appended. */
   command: readonly string[];
   import_ms: number;
-  /** The time limit for all files together. */
+  /** Once this time has passed, no further file is tried alone. */
   total_ms: number;
 }
 

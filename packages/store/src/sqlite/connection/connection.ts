@@ -28,7 +28,7 @@ export async function loadHook(hook: HookModule | undefined): Promise<StatementH
 
 export interface SqliteConnection {
   run<T>(op: Op<T>): T;
-  /** Like `run`, and sets `wrote` when a statement has written, even when the operation throws. */
+  /** Like `run`, and sets `wrote` once a writing statement ran, even if it changed no row or the operation throws. */
   runTracked<T>(op: Op<T>, wrote: { value: boolean }): T;
   /** Like `run`, but returns damaged rows too, for code that looks for damage itself. */
   runUnchecked<T>(op: Op<T>): T;

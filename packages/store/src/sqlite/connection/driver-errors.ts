@@ -34,9 +34,9 @@ export function diskFailureOf(error: unknown): StoreFailure | undefined {
 }
 
 /** SQLite's primary codes for errors of the file, the disk, locks or memory: BUSY, LOCKED, NOMEM, READONLY, IOERR, … */
-const DISK_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
+const ENVIRONMENT_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
 
-export function isDiskError(error: unknown): boolean {
+export function isEnvironmentError(error: unknown): boolean {
   const errcode = (error as { errcode?: unknown } | null)?.errcode;
-  return typeof errcode === "number" && DISK_CODES.has(errcode & 0xff);
+  return typeof errcode === "number" && ENVIRONMENT_CODES.has(errcode & 0xff);
 }

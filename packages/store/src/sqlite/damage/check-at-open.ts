@@ -1,6 +1,7 @@
 /**
- * Checks a store before it is used. A file that cannot be trusted is refused. Single damaged rows are logged and
- * refused when they are read, since one of them must not make all others unusable.
+ * Checks a store when it is opened: a small file before it is used, a large one in a thread meanwhile. A file that
+ * cannot be trusted is refused. Single damaged rows are logged and refused when they are read, since one of them must
+ * not make all others unusable.
  */
 import { copyFileSync, statSync } from "node:fs";
 import { Worker } from "node:worker_threads";

@@ -142,7 +142,10 @@ function schemaFindings(database: DatabaseSync): string[] {
     : ["the definitions of tables and indexes have changed"];
 }
 
-/** Readers that are further ahead would skip a position that is assigned twice. */
+/**
+ * With a sequence that is too low, positions would be assigned twice, and readers that are further ahead would skip the
+ * new rows. Only the numbered tables have a sequence.
+ */
 function sequenceFindings(database: DatabaseSync): string[] {
   const [sequences, cursor] = [
     database.prepare("select name, seq from sqlite_sequence").all() as { name: string; seq: number }[],
@@ -150,5 +153,5 @@ function sequenceFindings(database: DatabaseSync): string[] {
   ];
   const outbox = sequences.find(({ name }) => name === "outbox")?.seq ?? 0;
   const unknown = sequences.some(({ name }) => name !== "outbox" && name !== "jobs");
-  return unknown || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) is too low"] : [];
+  return unknown || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) is wrong"] : [];
 }

@@ -188,7 +188,10 @@ export interface RepairResult {
   indexes: string[];
 }
 
-/** Keeps intact data. Throws when the file cannot be repaired and has to be restored from a backup. */
+/**
+ * Keeps intact data. Throws when the file cannot be repaired and has to be restored from a backup and, without
+ * `accept_loss`, when acknowledged commits are missing.
+ */
 export function repairStoreFile(file: string, accept_loss: boolean): RepairResult {
   checkHeader(file);
   if (!existsSync(file))

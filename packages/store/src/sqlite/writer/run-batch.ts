@@ -8,7 +8,7 @@ import { failureOf, type Op, type Statement, type StoreFailure } from "../../ops
 import { startWrite, type WriteName } from "../../ops/writes.ts";
 import type { CommitCounter } from "../connection/commit-counter.ts";
 import type { SqliteConnection } from "../connection/connection.ts";
-import { damageOf, diskFailureOf, isDiskError } from "../connection/driver-errors.ts";
+import { damageOf, diskFailureOf, isEnvironmentError } from "../connection/driver-errors.ts";
 
 export interface WriteCall {
   name: WriteName;
@@ -39,7 +39,7 @@ export function runBatch(
     if (counts) counter.committed();
     return result;
   } catch (error) {
-    // A disk error ends the batch; its remaining calls are not run.
+    // An error of the file, the disk, a lock or memory ends the batch; its remaining calls are not run.
     rollBack(connection);
     return { ...emptyResult(), broken: damageOf(error) ?? diskFailureOf(error) ?? unavailableFailure(error) };
   }
@@ -93,7 +93,7 @@ function runCall(
   try {
     result.values.push(connection.runTracked(startWrite(call.name, call.input, "sqlite"), wrote) ?? null);
   } catch (error) {
-    if (isDiskError(error) || !connection.inTransaction()) throw error;
+    if (isEnvironmentError(error) || !connection.inTransaction()) throw error;
     // A statement is atomic, so an operation without an earlier write leaves nothing behind.
     if (wrote.value && !savepoint) return false;
     if (savepoint) connection.exec("rollback to op");

@@ -258,7 +258,7 @@ test.each([
   ["is a text file", () => writeFileSync(file, "x".repeat(9_000)), "store.damaged", "not a SQLite database"],
   ["has a damaged first byte", () => flipBit(file, 0), "store.damaged", "not a SQLite database"],
   ["has another text encoding", () => flipBit(file, 58), "store.damaged", "text encoding"],
-])("refuses to open and suggests the newest backup when the file %s", async (_, damage, code, text) => {
+])("refuses to open and suggests restoring the backup when the file %s", async (_, damage, code, text) => {
   writeFileSync(`${file}.schema-12.backup`, "");
   damage();
   await expect(openStore()).rejects.toMatchObject({
