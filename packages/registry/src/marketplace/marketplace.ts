@@ -131,7 +131,12 @@ function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[
   const key_id = entry.signature?.key_id;
   const matching = signatures.filter((signature) => isObject(signature) && signature.key_id === key_id);
   if (signatures.length > 0 && matching.length === 0)
-    throw mismatchError(entry, `the artifact is not signed with ${key_id}`);
+    throw mismatchError(
+      entry,
+      key_id === undefined
+        ? "the artifact is signed, but the card names no key"
+        : `the artifact is not signed with ${key_id}`,
+    );
   const lock = canonicalJson(entry.dependency_lock ?? []);
   const with_same_lock = matching.filter(
     (signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock,

@@ -212,7 +212,7 @@ verifies("server.names", "lets only an admin remove a server that an admin has n
     fix: expect.stringContaining(`backplane binding disable ${named.binding_id}`),
   });
   // Otherwise the user could bind it again under a name that no policy mentions.
-  await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject({});
+  await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject(DENIED);
   await bindings.patch(user, named.binding_id, { status: "disabled" }, undefined);
   await bindings.remove(admin, named.binding_id);
   const unnamed = await bindAs(fixture, user, server("acme/filer"));

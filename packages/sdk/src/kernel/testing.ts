@@ -139,7 +139,7 @@ export async function testKernelPlugin(
         ts: Date.now() / 1000,
         source: "kernel",
         org_id: options.org_id ?? "org_local",
-        project_id: options.project_id ?? "proj_default",
+        project_id: options.project_id === undefined ? "proj_default" : options.project_id,
         payload: asJson(payload),
       };
       await plugin.onEvent?.(event, ctx);

@@ -18,6 +18,19 @@ const plugin = defineKernelPlugin({
   onRequest: async (request, ctx) => ({ status: 200, body: await ctx.service("list", { q: request.query }) }),
 });
 
+test("sends events of one project, or of the whole organization", async () => {
+  for (const [options, project_id] of [
+    [{}, "proj_default"],
+    [{ project_id: "proj_a" }, "proj_a"],
+    [{ project_id: null }, null],
+  ] as const) {
+    const run = await testKernelPlugin(plugin, options);
+    expect(await run.event("session.started", {})).toMatchObject({ org_id: "org_local", project_id });
+    await run.unload();
+    rmSync(run.ctx.stateDir, { recursive: true });
+  }
+});
+
 test("records what a plugin emits and logs, and serves its requests and service calls", async () => {
   const run = await testKernelPlugin(plugin, { org_id: "org_a", services: { list: (args) => [args] } });
   expect(existsSync(run.ctx.stateDir)).toBe(true);
