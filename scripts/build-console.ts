@@ -1,6 +1,6 @@
 /**
- * Builds the console into the api module, which serves its files. Nothing is built if neither the sources nor the
- * installed libraries have changed since the last build, because `npm start` builds first.
+ * Builds the console into the api module, which serves its files. Nothing is built if neither the sources nor
+ * package-lock.json have changed since the last build, because `npm start` builds first.
  */
 import { createHash } from "node:crypto";
 import { existsSync, globSync, readFileSync, writeFileSync } from "node:fs";

@@ -1,6 +1,6 @@
 /**
- * Builds everything, step by step, and shows on stderr each step that takes longer than two seconds: `npm start` builds
- * first, and a person who runs it must see that it is working.
+ * Builds everything but the sandbox-init programs (build-sandbox-init.ts), step by step, and shows on stderr each step
+ * that takes longer than two seconds: `npm start` builds first, and a person who runs it must see that it is working.
  *
  *   --no-type-check   takes a fifth of the time and does not write declarations; the next build without it, or
  *                     `npm run check`, writes them and checks the types

@@ -18,7 +18,7 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
   const bound_id = await bind();
   let logins = 0;
 
-  // Operations that need no sign-in run first; the others fail with sign_in.needed.
+  // An operation that needs a sign-in fails with sign_in.needed. After the sign-in, all operations run again.
   for (let done = false; !done; ) {
     const { error, exports } = await client.bindings.describe(bound_id);
     if (error !== null) {

@@ -1,9 +1,9 @@
 /**
  * Breaks one defence or rule at a time, in a temporary copy, and runs the tests that should fail: a surviving
  * mutant is a guarantee that no test checks. `npm run mutate [-- [--shard N/COUNT] [WORD…]]` runs the mutants
- * whose name contains a word. Some defences are excluded on purpose: those that stop a fork bomb, a memory
- * bomb or a packet, and the one that keeps PID 1's kill inside its namespace. Without these the tests would
- * attack this machine; test/hostile demonstrates them with weakened sandboxes.
+ * whose name contains one of the words, by default all. Some defences are excluded on purpose: those that stop a
+ * fork bomb, a memory bomb or a packet, and the one that keeps PID 1's kill inside its namespace. Without these the
+ * tests would attack this machine; test/hostile demonstrates them with weakened sandboxes.
  */
 import { rmSync } from "node:fs";
 import { MUTANTS } from "./defences/all.ts";

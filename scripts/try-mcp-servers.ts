@@ -1,7 +1,8 @@
 /**
  * Installs published MCP servers from the npm registry in a new gateway, calls one tool of each and prints the table of
  * docs/published-mcp-servers.md. Needs the build and the registry: `npm run try:mcp-servers [-- WORD…]` runs the
- * servers whose name contains a word. Not part of the tests, because other people publish new versions at any time.
+ * servers whose name contains one of the words, by default all. This is not part of the tests, because other people
+ * publish new versions at any time.
  */
 import { execFile, spawn } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -239,7 +240,7 @@ function resultOf({ stdout, stderr }: Output): string {
   );
 }
 
-/** The line after the one with the error code describes what happened. */
+/** The reason of a failure is in the line after the one with the error code. */
 function messageOf(stderr: string): string {
   const lines = stderr.split("\n");
   const at = lines.findIndex((line) => line.startsWith("error["));

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 
 export interface Child {
   pid: number;
-  /** The next line, as JSON. */
+  /** Parses the next line as JSON. */
   readLine<T>(): Promise<T>;
   request<T>(message: unknown): Promise<T>;
   stop(): Promise<void>;

@@ -73,7 +73,7 @@ function startPeer(...args: string[]) {
         return await readLine();
       } catch {
         throw new Error(
-          `the transfer did not finish within ${TRANSFER_TIMEOUT_MS} ms: ${JSON.stringify(transfer)}`,
+          `the transfer failed or took more than ${TRANSFER_TIMEOUT_MS} ms: ${JSON.stringify(transfer)}`,
         );
       } finally {
         clearTimeout(timeout);

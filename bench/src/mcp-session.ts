@@ -1,6 +1,7 @@
 /**
- * The MCP client of mcp.http-call: one session with the given number of calls in flight, each with its own id. Every
- * gateway is called with the same `fetch`, so that only the gateways differ. Every response must contain the echo.
+ * The MCP client of mcp.http-call: one session with any number of calls in flight, each with its own id. Every gateway
+ * is called with the same `fetch`, so that only the gateways differ. The first call of a handshake must return the
+ * echo; later responses must be at least as long.
  */
 
 export interface McpSession {
@@ -41,7 +42,7 @@ export async function openSession({ url, headers, tool }: McpEndpoint): Promise<
   return withoutHandshake({ url, headers: session_headers, tool });
 }
 
-/** For a server that supports only calls and needs no handshake. */
+/** Sends only calls: for a server that needs no handshake, or after the handshake of `openSession`. */
 export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSession {
   let next = 2;
   return {
@@ -49,7 +50,7 @@ export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSessio
       const response = await post(url, headers, callBody(tool, next++));
       const { byteLength } = await response.arrayBuffer();
       if (response.status !== 200) throw new Error(`the server returned HTTP ${response.status}`);
-      if (byteLength < TEXT.length) throw new Error("the response does not contain the echo");
+      if (byteLength < TEXT.length) throw new Error("the response is shorter than the echo");
     },
     close() {},
   };
@@ -75,7 +76,7 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
       async call() {
         const id = next++;
         const response = await request(id, callBody(tool, id));
-        if (response.length < TEXT.length) throw new Error("the response does not contain the echo");
+        if (response.length < TEXT.length) throw new Error("the response is shorter than the echo");
       },
       close: () => aborter.abort(),
     };

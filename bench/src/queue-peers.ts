@@ -17,7 +17,7 @@ export interface QueuePeer {
 }
 
 const TEXT = "x".repeat(200);
-/** As many attempts as a delivery gets. */
+/** The limit for the attempts of one job. Every job succeeds at its first attempt. */
 const ATTEMPTS = 5;
 /** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
 const NOBODY = 65_534;

@@ -3,7 +3,7 @@ export interface Row {
   name: string;
   metric: string;
   ours: number;
-  /** The figure of the bare implementation that bounds ours; null if there is none. */
+  /** The figure of the bare implementation that bounds ours, or a fixed target; null if there is neither. */
   limit: number | null;
   /** ours / limit */
   ratio: number | null;

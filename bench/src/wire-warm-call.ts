@@ -46,7 +46,8 @@ export const wireWarmCall = () => callRows("wire.warm-call", wirePeer, rawConten
 
 /**
  * The rows of every warm-call benchmark: calls/s, CPU, p50, p99, 100 kB. `limit` is a raw child process with the same
- * framing and messages as ours; the smallest message (`raw-content-length`) is one of the peers.
+ * framing as ours; for 100 kB the fastest peer is the limit. The smallest message (`raw-content-length`) is one of the
+ * peers.
  */
 export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): Promise<Row[]> {
   const small = "x".repeat(1000);

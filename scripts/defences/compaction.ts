@@ -202,7 +202,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: THREAD_WEAVE_TESTS,
   },
   {
-    defence: "thread weave: lines of the same shape share one score",
+    defence: "thread weave: other lines of the same shape lower the score of a line",
     file: "examples/thread-weave/src/weave.ts",
     from: "((rarity / words.size) * signals) / repeated",
     to: "-rarity * signals * repeated",

@@ -1,4 +1,7 @@
-/** A binding that moves to another version keeps its settings, but not the trust that was given to the old bytes. */
+/**
+ * Upgrades: a binding that moves to another version keeps its settings, but not the trust that was given to the old
+ * bytes; replays, trials and rollout shares find a bad version, and a rollback restores the previous one.
+ */
 import type { Mutant } from "./mutant.ts";
 
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";

@@ -1,4 +1,4 @@
-/** The record of what the shipped programs were built from. The gateway checks the programs against it. */
+/** Builds the programs and records what they were built from. The gateway checks the programs against this record. */
 import { hash } from "node:crypto";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,8 +43,8 @@ export function buildShipped(folder: string): Manifest {
 }
 
 /**
- * Builds only this machine's program from changed sources, with any compiler. Compiled files in
- * `objects` speed up later builds.
+ * Builds only this machine's program from `sources`, with any compiler. Compiled files in `objects` speed up later
+ * builds.
  */
 export function buildLocally(folder: string, sources: string = SOURCES, objects?: string): void {
   mkdirSync(folder, { recursive: true });

@@ -1,4 +1,4 @@
-// The reference for http.invoke: bare Fastify in front of the raw echo process. No auth, no record, no policy.
+// The reference for http.invoke and boot: bare Fastify in front of the raw echo process. No auth, no record, no policy.
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import Fastify from "fastify";

@@ -1,7 +1,7 @@
 /**
  * One end of a transfer in its own process. `serve ADDRESS` sends endlessly once it has received one byte. `fetch`
- * reads lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from the first byte to the
- * last.
+ * reads lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from the byte that it sends
+ * to the last byte that it receives.
  */
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";

@@ -1,6 +1,6 @@
 /**
  * Investigates a bug in two parallel runs, each in its own session; a third run, on the user's session, then proposes a
- * fix. The checkpoint holds the findings, and every run has a key, so a resumed triage repeats nothing.
+ * fix. The checkpoint holds the findings, and every run has a key, so a resumed triage repeats no completed run.
  */
 import {
   type ChildRun,
@@ -56,9 +56,7 @@ const triage = harness({
 
 export const plugin = definePlugin({ package_id: "acme/bug-triage", version: "0.1.0", exports: [triage] });
 
-/**
- * A run whose gateway stopped in the middle has failed without an answer, so it is started again under the next key.
- */
+/** Repeats a run that did not complete, for example because its gateway stopped, at most twice, under the next key. */
 async function investigate(
   call: HarnessCall,
   step: string,

@@ -95,7 +95,7 @@ export class AppServer {
 
 export interface RunningServer {
   server: AppServer;
-  /** Rejects when the process exits, with the last lines of its stderr. */
+  /** Rejects with the end of stderr when the process exits or cannot be started. */
   ended: Promise<never>;
   stop(): void;
 }

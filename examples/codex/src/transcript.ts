@@ -1,7 +1,7 @@
 /** Converts between the items of Codex and the blocks of a conversation. */
 import type { Block } from "@backplane/sdk";
 
-/** The fields of an item in `item/completed` that are read here. */
+/** An item of `item/started` or `item/completed`; its other fields depend on its type. */
 export interface ThreadItem {
   type: string;
   id: string;

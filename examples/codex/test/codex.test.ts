@@ -1,4 +1,4 @@
-/** The client of the app server and one turn, with frames that Codex 0.166.0 sent. */
+/** The parts of the harness without a running Codex, with frames that Codex 0.166.0 sent. */
 import { hash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -92,7 +92,7 @@ test("responds to requests from the server with a result or an error", async () 
   expect(sent).toContainEqual({ id: 1, error: { code: -32603, message: "not available" } });
 });
 
-test("ignores output that is not a frame, and rejects pending requests when the process exits", async () => {
+test("ignores output that is not a frame, and rejects pending and later requests after it is closed", async () => {
   const { server, output } = connect();
   const pending = server.request("initialize", {});
   output.write("WARNING: proceeding\n");
@@ -223,7 +223,7 @@ test("points Codex at the gateway, and at its tools only with the scope for them
   expect(buildSettings({ gateway: gateway_without_scopes }, "m", "/workspace")).toContain("mcp_servers={  }");
 });
 
-test("starts only the program that the binding specifies", async () => {
+test("accepts only the program that the binding specifies", async () => {
   const program = join(mkdtempSync(join(tmpdir(), "codex-program-")), "codex");
   onTestFinished(() => rmSync(dirname(program), { recursive: true }));
   writeFileSync(program, "first");

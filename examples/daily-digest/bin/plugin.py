@@ -26,7 +26,7 @@ def digest(request, call):
 
 
 def ask(call, session_id, key, topic):
-    """A run whose gateway stopped in the middle has failed without an answer, so the next key starts another one."""
+    """Repeats a run that did not complete, for example because its gateway stopped, under the next key."""
     for attempt in range(1, ATTEMPTS + 1):
         run = call.run(f"{key}-{attempt}", session_id, topic)
         if run["status"] == "completed":

@@ -48,7 +48,7 @@ describe("the bundle as a process", () => {
     expect((await run.invoke("hello", slow, { timeout_ms: 100 })).status).toBe("cancelled");
   });
 
-  test("contains no schema library, so it stays small and starts fast", () => {
+  test("contains no library of node_modules and stays small", () => {
     const bundle = read("bin/plugin.mjs");
     expect(bundle).not.toMatch(/\/\/ node_modules\//);
     expect(bundle.length).toBeLessThan(150_000);

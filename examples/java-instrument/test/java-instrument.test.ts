@@ -81,7 +81,7 @@ withJdk("responds to batches and notifications according to JSON-RPC", async () 
   ]);
 });
 
-test("compiles exactly the sources of the example", () => {
+test("contains exactly the sources Json.java and Main.java", () => {
   const sources = readdirSync(fileURLToPath(new URL("../src/com/example/text", import.meta.url)));
   expect(sources.toSorted()).toEqual(["Json.java", "Main.java"]);
 });

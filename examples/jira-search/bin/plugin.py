@@ -1,4 +1,4 @@
-"""jira_search finds issues by words. Every way in which Jira can refuse a request has its own message."""
+"""jira_search finds issues by words. Each kind of failure of Jira has its own message."""
 
 import json
 import os

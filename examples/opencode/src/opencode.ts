@@ -99,7 +99,7 @@ export class Turn {
     return this.#end.promise;
   }
 
-  /** Must be called before the prompt is sent. OpenCode also reports idle before it, which does not end the turn. */
+  /** Must be called before the prompt is sent. OpenCode may report idle before that, which does not end the turn. */
   begin(): void {
     this.#begun = true;
   }
@@ -272,7 +272,7 @@ function buildEnvironment(call: HarnessCall, settings: object): Record<string, s
   const home = call.context.scratch_dir ?? fail("OpenCode needs a scratch folder.");
   const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
   const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];
-  // Settings in the folder could allow commands without approval.
+  // PROJECT_CONFIG is disabled because settings in the folder could allow commands without approval.
   const disabled_features = [
     "PROJECT_CONFIG",
     "AUTOUPDATE",
@@ -281,7 +281,7 @@ function buildEnvironment(call: HarnessCall, settings: object): Record<string, s
     "DEFAULT_PLUGINS",
     "CLAUDE_CODE",
   ];
-  // A file, because commands inherit the environment, and the settings contain the token.
+  // The settings are in a file, because commands inherit the environment and the settings contain the token.
   const file = join(home, "opencode.json");
   writeFileSync(file, JSON.stringify(settings), { mode: 0o600 });
   return {

@@ -8,16 +8,16 @@ export interface ServerEvent {
 }
 
 export interface OpenCodeServer {
-  /** Rejects with the message of the server. */
+  /** Rejects with the status and text of the server's response if the server reports an error. */
   send<Result>(method: string, path: string, body?: object): Promise<Result>;
-  /** Resolves once the server accepts subscribers; the events follow until the server stops. */
+  /** Resolves once the server has accepted the subscription; the events follow until the server stops. */
   listen(onEvent: (event: ServerEvent) => void): Promise<void>;
   /** Rejects when the process or its stream of events ends. */
   ended: Promise<never>;
   stop(): void;
 }
 
-const STDERR_CHARS = 2_000;
+const OUTPUT_CHARS = 2_000;
 /** The stream of events breaks before the exit of the process is reported, and only the exit explains why. */
 const EXIT_MS = 2_000;
 const USER = "opencode";
@@ -39,12 +39,12 @@ export async function startServer(
   const { promise: listening, resolve } = Promise.withResolvers<string>();
   let [stdout, stderr] = ["", ""];
   child.stdout.on("data", (chunk) => {
-    stdout = (stdout + String(chunk)).slice(-STDERR_CHARS);
+    stdout = (stdout + String(chunk)).slice(-OUTPUT_CHARS);
     const match = /listening on (http:\S+)/.exec(stdout);
     if (match !== null) resolve(match[1]!);
   });
   child.stderr.on("data", (chunk) => {
-    stderr = (stderr + String(chunk)).slice(-STDERR_CHARS);
+    stderr = (stderr + String(chunk)).slice(-OUTPUT_CHARS);
   });
   const end = (reason: string) => reject(new Error(`OpenCode exited: ${reason}. ${stderr.trim()}`));
   child.once("error", (error) => end(error.message));

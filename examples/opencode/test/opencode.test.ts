@@ -1,4 +1,4 @@
-/** The stream of events and one turn, with events that OpenCode 1.18.33 sent. */
+/** The parts of the harness without a running OpenCode, with events that OpenCode 1.18.33 sent. */
 import { hash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -179,7 +179,7 @@ test("points OpenCode at the gateway, and at its tools only with the scope for t
   expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
 });
 
-test("starts only the program that the binding specifies", async () => {
+test("accepts only the program that the binding specifies", async () => {
   const program = join(mkdtempSync(join(tmpdir(), "opencode-program-")), "opencode");
   onTestFinished(() => rmSync(dirname(program), { recursive: true }));
   writeFileSync(program, "first");

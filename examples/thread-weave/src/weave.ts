@@ -37,7 +37,7 @@ const MIN_LINES = 5;
 /** Words of sentences in which people decide, require, promise or find something. */
 const DECISIVE =
   /\b(decided?|agreed|must|never|always|only|instead|because|prefers?|requires?|needs?|uses?|owner|owns|deadline|due|root cause|fixed|fails?|renamed|moved|lives|listens|password|version|limit|default|called|named|belongs|runs on|todo|open question|blocked|promised)\b/i;
-/** Paths, identifiers, versions, times and numbers with a unit. */
+/** Paths, identifiers, versions, times, numbers with a unit, and quoted text. */
 const SPECIFIC = /[\w.-]*[/_][\w./-]+|\b[a-z]+[A-Z]\w*|\b\w*\d[\w.:%-]*|`[^`]+`|"[^"]{2,60}"/g;
 const NAME = /(?<=[a-z,;:] )[A-Z][a-z]{2,}/;
 /** Interjections end with punctuation: "No, thanks" is small talk, "No retries in the importer" is a rule. */
@@ -109,7 +109,7 @@ function splitSentences(blocks: readonly ChainBlock[]): Sentence[] {
   return sentences;
 }
 
-/** Rare words raise the score of a sentence. Lines of the same shape, such as those of a log, share one score. */
+/** Rare words raise the score of a sentence; other lines of the same shape, such as those of a log, lower it. */
 function setScores(sentences: readonly Sentence[]): void {
   const word_counts = new Map<string, number>();
   const shapes = new Map<string, number>();

@@ -140,7 +140,7 @@ export function createConversation(seed: number): Conversation {
   const text = (words: string) => [{ type: "text" as const, text: words }];
   const talk = () => [OPENERS, MIDDLES, CLOSERS].map((parts) => parts[random(parts.length)]!).join(" ");
   for (let turn = 0; turn < turns; turn++) {
-    // The facts are spread over the conversation; the last turns state none.
+    // Every second turn states a fact until all facts are stated.
     const fact = turn % 2 === 1 ? planned[Math.floor(turn / 2)] : undefined;
     const position = random(3);
     const statementAt = (wanted_position: number) =>

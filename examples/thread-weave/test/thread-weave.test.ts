@@ -52,7 +52,7 @@ verifies(
       expect(from_entries!.length).toBeGreaterThan(0);
       expect(from_entries!.every((id) => older.has(id))).toBe(true);
     }
-    // Every line of a block occurs in one of the entries that the block lists.
+    // Every line of a block occurs in the entries that the block lists; JSON escapes lines with quotation marks.
     const textOf = (id: number) => JSON.stringify(BLOCKS[id - 2]);
     for (const { content, from_entries } of woven) {
       const [, ...lines] = content[0]!.text!.split("\n");

@@ -232,7 +232,7 @@ test("emits no event for a spawn that the kernel refuses", async () => {
   }
 });
 
-test("ends a stopped call immediately, even before the child exists", async () => {
+test("ends a stopped call without waiting for the child, even if it is stopped before the child starts", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
     const { ctx, requests, runTool, stop } = await loadAgentTool(never);

@@ -171,7 +171,7 @@ function* deltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Gene
   }
 }
 
-/** Running totals; the last message often contains only the output count. */
+/** The counts are running totals; the last event often contains only the output count. */
 export function messageUsage(usage: {
   input_tokens?: number | null;
   cache_read_input_tokens?: number | null;

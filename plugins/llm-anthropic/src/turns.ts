@@ -41,7 +41,7 @@ export function toTurns(history: readonly Message[], accepted: AcceptedMedia): T
   return turns;
 }
 
-/** Marks the end of the last user turn, so that the next call reads everything before it from the cache. */
+/** Marks the end of the last user turn, so that the next call reads everything up to there from the cache. */
 export function markLastTurn(turns: readonly Turn[]): void {
   const last = turns.findLast((turn) => turn.role === "user")?.content.at(-1);
   if (last !== undefined) last.cache_control = { type: "ephemeral" };

@@ -37,7 +37,7 @@ export interface Script {
   steps: Step[];
   slow_ms: number;
   input_tokens: number | null;
-  /** The lines that could not be parsed; if there are any, the script does not run. */
+  /** The reasons why lines could not be parsed. If there are any, the answer lists them, and no tool is called. */
   problems: string[];
 }
 

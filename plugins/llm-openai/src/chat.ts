@@ -19,7 +19,7 @@ import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
-/** Fields of compatible servers that are missing from the SDK's types. */
+/** The SDK's delta with the additional fields of compatible servers. */
 interface LooseDelta {
   content?: string | null;
   refusal?: string | null;
@@ -27,6 +27,8 @@ interface LooseDelta {
   reasoning_content?: string | null;
   tool_calls?: CallFragment[] | null;
 }
+
+/** The SDK's usage with the additional field of compatible servers. */
 export interface LooseUsage {
   prompt_tokens?: number;
   completion_tokens?: number;

@@ -145,7 +145,7 @@ function inputPart(piece: MediaPiece) {
   return { type: "input_text" as const, text: pieceText(piece) };
 }
 
-/** A plain string if possible, because not every compatible server reads lists of parts. */
+/** Returns a plain string if possible, because not every compatible server reads lists of parts. */
 function toOutput(content: Json, accepted: AcceptedMedia) {
   const pieces = mediaPieces(content, [], accepted);
   return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(inputPart);

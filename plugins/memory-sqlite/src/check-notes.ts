@@ -1,4 +1,4 @@
-/** Counts the entries of the memory database and closes it again. Throws if the file is not a memory database. */
+/** Opens or creates the memory database, counts its entries and closes it. Throws if the file cannot be opened. */
 import { join } from "node:path";
 import { openDatabase } from "./database.ts";
 import { createNotes } from "./notes.ts";

@@ -25,7 +25,7 @@ export interface DatabaseOptions {
 
 const VERSION = 2;
 
-/** `text` is the last column, so that ranking and dropping entries never reads a long text. */
+/** `text` is the last column, so that a statement that needs only the other columns reads no long text. */
 const SCHEMA = `
   create table scope (
     id integer primary key,

@@ -27,7 +27,7 @@ export class NoteEmbeddings {
     this.#query_ms = query_ms;
   }
 
-  /** Null if there is no embedding model, or if it fails or takes too long. */
+  /** Null if the query is blank, if there is no embedding model, or if the model fails or takes too long. */
   async embedQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
     if (query.trim() === "") return null;
     let timer: NodeJS.Timeout | undefined;
@@ -43,7 +43,10 @@ export class NoteEmbeddings {
     return first === null ? null : { space: first.space, vector: first.vectors[0]! };
   }
 
-  /** Starts embedding the notes of a scope that have no vector of `space`, or no vector at all if `space` is null. */
+  /**
+   * Embeds the notes of a scope that have no vector of `space` in the background, unless such work is already running.
+   * If `space` is null, the first batch consists of notes without any vector, and its answer determines the space.
+   */
   start(ctx: PluginContext, notes: OpenNotes, scope: NoteScope, space: string | null): void {
     const key = JSON.stringify([scope.org_id, scope.project_id]);
     if (this.#running.has(key)) return;

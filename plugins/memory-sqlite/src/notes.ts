@@ -52,10 +52,10 @@ export interface EmbeddedNotes {
 export interface Notes {
   /** All notes are on disk when this returns, or none. */
   write(writes: readonly Write[]): void;
-  /** Sorted by rank, best first. */
+  /** Sorted by score, best first. */
   query(query: Query): MemoryEntry[];
   count(): number;
-  /** The newest notes without a vector of `space`, or without any vector if `space` is null. */
+  /** The most recently added notes without a vector of `space`, or without any vector if `space` is null. */
   unembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
   /** Replaces vectors of other spaces. Notes that were deleted meanwhile are skipped. */
   embed(notes: EmbeddedNotes): void;
@@ -73,9 +73,9 @@ interface ScopeNotes {
   indexed: number;
 }
 
-/** The number of best matches that are weighted by age. */
+/** The maximum number of matches of a search by words or by meaning; only these are weighted by age. */
 const CANDIDATES = 200;
-/** The number of newest vectors that one search compares, which bounds its time. */
+/** One search compares only the vectors of this many most recently added notes, which bounds its time. */
 const MAX_COMPARED = 10_000;
 /** Reduces the weight of the top ranks when two rankings are combined. */
 const RANK_OFFSET = 60;

@@ -42,7 +42,7 @@ export function createMemoryPlugin(options: { full_text?: boolean } = {}): Kerne
     async onLoad(ctx) {
       await notes?.close();
       notes = openNotes({ dir: ctx.stateDir, ...options });
-      // Checked once at load: the thread, which costs about 8 MB, starts with the first request.
+      // The file is checked here because the thread, which costs about 8 MB, starts only with the first request.
       const { entries, full_text } = checkNotes({ dir: ctx.stateDir, ...options });
       ctx.log.debug({ entries }, "memory opened");
       if (!full_text) {

@@ -1,5 +1,6 @@
 /**
- * The default strategy (strategy.react). Configuration and active provider are read again for every decision.
+ * The default strategy (strategy.react). The configuration is read again for every decision, and the active provider
+ * for every model call.
  */
 import {
   type AgentLoopState,

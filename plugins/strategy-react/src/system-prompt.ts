@@ -1,7 +1,7 @@
 /**
- * The system prompt of a turn, including notes from memory. Anyone who ever spoke to the agent may have
- * shaped a note, so each note is one line of JSON inside a fence that it cannot close: `<` is always escaped
- * in a note.
+ * The system prompt of a turn, with its skills and notes from memory. Skills come from packages, and anyone who ever
+ * spoke to the agent may have shaped a note, so each skill and each note is one line of JSON inside a fence that it
+ * cannot close: `<` is always escaped in that line.
  */
 import type { MemoryEntry } from "@backplane/sdk/kernel";
 import { shorten } from "./shorten.ts";

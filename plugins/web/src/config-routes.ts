@@ -1,8 +1,13 @@
 import { jsonResponse, parseFlag, pick, type ServedRoute } from "./route.ts";
 
-const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
+const VALUE_BODY = {
+  type: "object",
+  properties: { value: {} },
+  required: ["value"],
+  additionalProperties: false,
+};
 
-/** Lists the secrets that were dropped because their destination or plugin changed. */
+/** Names the secrets that were dropped because their destination or plugin changed, if there are any. */
 function droppedSecrets(dropped: string[]): { dropped?: string[] } {
   return dropped.length === 0 ? {} : { dropped };
 }
@@ -31,7 +36,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     path: "/api/config/{key}",
     summary: "Write one key",
     scope: "config:write",
-    body: value,
+    body: VALUE_BODY,
     responses: { 200: "The key is written and in effect." },
     async handle({ params, body, service }) {
       const dropped = await service<string[]>("config.set", { values: { [params.key!]: body.value! } });

@@ -10,7 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Returns results that cannot be serialized, and throws exceptions without a message. */
+/** Returns results that cannot be serialized, and throws errors whose message is missing or cannot be read. */
 public final class OddProvider implements InstrumentProvider {
   @Override
   public void initialize(PluginContext context) {}

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The subset of JSON that a line protocol needs: maps, lists, strings, numbers, true, false, null. */
+/** Reads and writes JSON as maps, lists, strings, numbers, booleans and null. */
 final class Json {
   private final String text;
   private int at;
