@@ -1,5 +1,5 @@
 /**
- * The benchmarks give the API only the part of a kernel that it uses, and nothing runs them regularly. These tests fail
+ * The benchmarks give the API only the part of a kernel that it uses, and nothing runs them regularly. This test fails
  * when the API uses more than that part.
  */
 import { expect, onTestFinished, test } from "vitest";

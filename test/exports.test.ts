@@ -41,7 +41,7 @@ test("the list contains every value that an entry exports at run time", async ()
   }
 });
 
-test("recognizes every form of export", () => {
+test("recognizes the forms of export that modules use", () => {
   const dir = mkdtempSync(join(tmpdir(), "backplane-exports-"));
   writeFileSync(
     join(dir, "inner.ts"),

@@ -1,4 +1,4 @@
-/** A file in a plugin's scratch folder, read over HTTP and with the CLI by callers that may read the call. */
+/** Files in a plugin's scratch folder: results, which callers that may read the call can fetch, and large inputs. */
 import { hash } from "node:crypto";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -56,8 +56,8 @@ async function startCallForToken(gateway: TestGateway, name: string): Promise<{ 
   let token = "";
   for (let text = ""; token === ""; ) {
     text += Buffer.from((await reader.read()).value!).toString();
-    const lines = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
-    if (lines !== undefined) token = lines.split("").reverse().join("");
+    const reversed = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
+    if (reversed !== undefined) token = reversed.split("").reverse().join("");
   }
   await reader.cancel();
   return { id: body.id, token };

@@ -1,6 +1,7 @@
 /**
- * The modes and owners of all files in the home of a gateway that has used every feature: packages, calls, files,
- * secrets, instruments, kernel plugins, workspaces, sessions. It starts with umask 000 on a world-writable folder.
+ * The modes and owners of all files in the home of a gateway that has used the features that write there: packages,
+ * calls, files, secrets, instruments, kernel plugins, workspaces, sessions. The gateway starts with umask 000 on a
+ * world-writable folder.
  */
 import { spawnSync } from "node:child_process";
 import {
@@ -33,7 +34,7 @@ beforeAll(async () => {
   mkdirSync(home);
   chmodSync(home, 0o777);
   gateway = await startWithUmask(0o000);
-  await useEveryFeature();
+  await useFeatures();
 }, 240_000);
 afterAll(async () => {
   await gateway.dispose();
@@ -81,7 +82,7 @@ export const plugin = {
 };
 `;
 
-async function useEveryFeature(): Promise<void> {
+async function useFeatures(): Promise<void> {
   const folder = writePluginFolder({
     package_id: "acme/files",
     entrypoint: ["node", "./bin/plugin.mjs"],
@@ -192,7 +193,7 @@ function listViolations(): string[] {
 verifies("sec.home-modes", "a home has the documented modes and owners, even with umask 000", () => {
   expect(listViolations()).toEqual([]);
   const paths = walk(home).map(({ path }) => path);
-  // Every kind of file existed, so its rule was checked.
+  // These kinds of files existed, so their rules were checked.
   for (const kind of [
     /^store\.db$/,
     /^store\.db-wal$/,

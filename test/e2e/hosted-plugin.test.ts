@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually, isAlive, processesWith } from "../support/processes.ts";
 
-/** Tries everything that a plugin must not be able to do, and reports the result. */
+/** A plugin whose tool attempts one operation for each call, such as a read or a connection, and reports the result. */
 const PROBER = `import { execFileSync } from "node:child_process";
 import dgram from "node:dgram";
 import dns from "node:dns/promises";
@@ -131,7 +131,7 @@ const VALUABLE = [
   "backplane.toml",
   "plugins",
   "blobs",
-  "daemon.json",
+  "gateway.json",
 ];
 
 test("reads only its package, its host program and its own folder", async () => {

@@ -85,7 +85,7 @@ verifies(
         String(pattern),
       ).toBe(true);
     }
-    // It is installed after its dependency, although its file precedes it by name.
+    // a-child is installed after its dependency, although its file comes first by name.
     expect(log).not.toContain("a-child is skipped");
     const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
@@ -103,7 +103,7 @@ verifies(
 
 verifies(
   "instr.admin",
-  "lets only an admin's agent list, install and unload plugins, each with an approval",
+  "lets an admin's agent list, install and unload plugins, each with an approval, and refuses the key of a user",
   async () => {
     const source = `export const Provider = { initialize() {}, instruments: [{ name: "late_comer", riskLevel: "ReadOnly",
     metadata: { name: "late_comer", category: "Application", description: "Came late." },

@@ -43,7 +43,7 @@ function serversOf(name: string): number[] {
 
 verifies(
   "mcp.client",
-  "serves 100 client sessions on 10 servers with 10 isolated processes, and lists servers of both revisions",
+  "serves 100 client sessions on 10 servers of both revisions with 10 isolated processes",
   async () => {
     // The risk of such a tool is unknown, so every call from a client would need approval.
     const trusted = await gateway.cli("policy", "set", "tolerance.conversation", "full");
@@ -142,7 +142,7 @@ test("lets a server use the gateway's model only while its binding allows it", a
   expect(await lines()).toContain("No caller can answer a sampling request");
 });
 
-verifies("mcp.client", "reports why a server does not start and retries", async () => {
+verifies("mcp.client", "reports why a server does not start, and tries again on request", async () => {
   const binding_id = await serve("broken", "prints-only");
   const { body } = await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/definitions`);
   expect(body).toMatchObject({
@@ -158,7 +158,7 @@ verifies("mcp.client", "reports why a server does not start and retries", async 
 
 verifies(
   "secret.slots",
-  "passes a secret to a stdio server in a variable of its own sandbox and exposes it nowhere else",
+  "passes a secret to a stdio server in a variable, and redacts it from the result",
   async () => {
     await gateway.http("PUT", "/v1/secrets/demo", { value: "canary-7f3a91-canary" });
     await bindMcpServer(gateway, folder, "keeper", {

@@ -225,7 +225,7 @@ test("notifies a subscriber of its resource until it unsubscribes", async () => 
   }
 });
 
-test("records resource reads and server requests", async () => {
+test("records a resource read in the audit log and a call with a server request as an invocation", async () => {
   const { client } = await connect("/mcp", "legacy");
   try {
     await client.readResource({ uri: "test://static-text" });
@@ -234,8 +234,11 @@ test("records resource reads and server requests", async () => {
       arguments: { prompt: "x" },
     });
     const id = (called._meta as Record<string, string>)["backplane/invocation_id"];
-    const events = await fixture.gateway.http("GET", `/v1/invocations/${id}`);
-    expect(events.body).toMatchObject({ export_id: "mcp_conformance_test_sampling", status: "succeeded" });
+    const invocation = await fixture.gateway.http("GET", `/v1/invocations/${id}`);
+    expect(invocation.body).toMatchObject({
+      export_id: "mcp_conformance_test_sampling",
+      status: "succeeded",
+    });
   } finally {
     await client.close();
   }

@@ -107,7 +107,7 @@ function login(args: string[], act: (address: string, writeStdin: (text: string)
   });
 }
 
-test("reports that a server needs a sign-in, with the command, in every listing", async () => {
+test("reports that a server needs a sign-in, with the command, at installation, in doctor and in its list of tools", async () => {
   const installed = await gateway.cli("plugin", "install", "--mcp", server.url, "notes", "--json");
   expect(installed.code, installed.stderr).toBe(0);
   binding_id = (JSON.parse(installed.stdout) as { bindings: { binding_id: string }[] }).bindings[0]!
@@ -373,7 +373,7 @@ test("signs in with a pre-registered client whose secret is read from stdin", as
   expect((await call()).result?.content[0]?.text, "a renewed token").toBe("machine Bearer [redacted]");
 });
 
-test("signing out deletes the tokens and revokes them at the server", async () => {
+test("signing out deletes the sign-in and revokes its refresh token at the server", async () => {
   await gateway.http("POST", `/v1/plugin-bindings/${binding_id}:logout`);
   await completeSignIn();
   const out = await gateway.cli("binding", "logout", "notes", "--yes");
@@ -381,7 +381,7 @@ test("signing out deletes the tokens and revokes them at the server", async () =
   await eventually(
     () => authority.revoked.some((token) => token.startsWith("refresh-")),
     60_000,
-    "it is revoked",
+    "the refresh token is revoked",
   );
   expect(await readSignIn()).toMatchObject({ issuer: null, signed_in_at: null });
   expect((await call()).error).toMatchObject({ code: "sign_in.needed" });

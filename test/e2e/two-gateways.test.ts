@@ -1,4 +1,4 @@
-/** Two gateways on one PostgreSQL: limits apply across both, and a package of one runs on the other. */
+/** Two gateways on one PostgreSQL: limits, artifacts, packages and the takeover of interrupted work. */
 import { hash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -177,7 +177,7 @@ verifies(
       );
     } finally {
       gated.remove();
-      // The gateways first: they would wait for the database.
+      // The gateways are disposed of first, because they would wait for the database.
       for (const gateway of gateways.splice(0)) await gateway.dispose();
       await database.stop();
     }

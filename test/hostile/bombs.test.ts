@@ -91,7 +91,7 @@ test.each([
   },
 );
 
-test("ends a flood on stdout as a protocol failure without affecting other calls", async () => {
+test("fails a call that floods stdout without affecting other calls", async () => {
   const runner = createConfinedTestRunner();
   const flood = await runner.run(vai("floods-stdout", { class: "isolated" }));
   expect(flood).toMatchObject({ status: "failed", dispatched: true });

@@ -25,7 +25,7 @@ export interface SandboxedAttacks {
     options: TestEgressOptions,
     attack: (attacker: Attacker) => Promise<unknown>,
   ) => Promise<EgressRecord | null>;
-  /** Runs a program of this folder or of the system inside the sandbox. */
+  /** Runs a program of the package or of the system inside the sandbox. */
   run: (program: string[], change?: RequestChange) => Promise<ProgramResult>;
 }
 

@@ -4,7 +4,7 @@ import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { ATTACKS } from "./egress-attacks.ts";
 import { openEgressTest } from "./egress-upstream.ts";
 
-test("an allowed request reaches the upstream servers, and a forbidden one would be detected", async () => {
+test("an allowed request reaches the upstream server, and a forbidden one would be detected", async () => {
   const { egress, send, tunnel, port, hits, receivedText } = await openEgressTest({
     names: { "x.cdn.acme.test": ["127.0.0.1"] },
     operator_allows: [],
@@ -25,7 +25,7 @@ test("an allowed request reaches the upstream servers, and a forbidden one would
   await expect.poll(() => hits).toContain("a connection at 127.0.0.1");
 });
 
-test("has more than 60 attacks with unique names", () => {
+test("has at least 60 attacks with unique names", () => {
   expect(ATTACKS.length).toBeGreaterThanOrEqual(60);
   expect(new Set(ATTACKS.map(({ name }) => name)).size).toBe(ATTACKS.length);
 });

@@ -33,7 +33,7 @@ async function packageWithFiles(): Promise<string> {
 
 verifies(
   "sandbox.fs",
-  "cannot read, list or write any of more than 40 host paths, whatever the grant",
+  "cannot read, list or write any of at least 40 host paths, whatever the grant",
   async () => {
     const sandbox = await openTestSandbox();
     const secret = hostFile();

@@ -1,5 +1,5 @@
 /**
- * Runs one attack program in a real sandbox and reads its findings. Every program prints one JSON object with `tries`
+ * Runs one attack program in a real sandbox and reads its findings. Each such program prints one JSON object with `tries`
  * (the number of attempts) and `hits` (what it should not have reached). `weakenSandbox` removes one defence of
  * sandbox-init, so that a control test can show that the attack works without it.
  */

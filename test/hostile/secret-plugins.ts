@@ -1,4 +1,4 @@
-/** Plugins in three languages that leak their secret in every possible way. The call's input selects the mode. */
+/** Plugins in three languages that leak their secrets in many ways. The call's input selects the mode. */
 import { readFileSync } from "node:fs";
 import { type PluginFolder, writePluginFolder } from "../support/plugin-folder.ts";
 
@@ -157,7 +157,7 @@ const folders: Record<string, PluginFolder> = {
   },
 };
 
-/** The leak modes of each plugin; all but the first mode of a language may end with any failure. */
+/** The leak modes of each plugin. Only the first mode of a language has to succeed. */
 export const LEAKS: Record<keyof typeof folders, { export_id: string; modes: string[] }> = {
   node: {
     export_id: "leak_node",

@@ -1,5 +1,5 @@
 /**
- * Canaries: real plugins leak their secrets in every possible way. Then everything that the gateway wrote or returned is
+ * Canaries: real plugins leak their secrets in many ways. Then everything that the gateway wrote or returned is
  * searched for them: database and its log, files, logs, records, event streams, CLI output.
  */
 import { randomBytes } from "node:crypto";

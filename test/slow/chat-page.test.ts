@@ -119,7 +119,7 @@ test("shows a tool call as a card between the surrounding messages, with argumen
   expect(problems).toEqual([]);
 });
 
-test("shows identical approval requests as one card with one answer, focused on Reject unless the risk is low", async () => {
+test("shows identical approval requests as one card with one answer, focused on Reject if the risk is unknown", async () => {
   const { page, problems } = await openSignedIn();
   const call = '/tool agent {"goal": "Say hi"}';
   await sendMessage(page, `${call}\n${call}`);

@@ -1,4 +1,4 @@
-/** The console's chat after a lost connection, a reload and a crash, and with a long session (console.chat). */
+/** The console's chat after a lost response, a rejection, a reload and a crash, and with a long session. */
 import { expect, test } from "vitest";
 import {
   answers,

@@ -1,4 +1,4 @@
-/** The forms of the console in a real browser: hidden secrets, errors at their fields, and the commands shown. */
+/** Forms of the console in a real browser: hidden secrets, errors at fields, shown commands, approvals. */
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";

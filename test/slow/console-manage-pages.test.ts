@@ -61,12 +61,12 @@ async function seed(): Promise<Record<string, string>> {
     source: { folder: writeDeskPlugin("acme/desk", "2.0.0") },
   });
   const desk = { package_id: "acme/desk", package_version: "1.0.0" };
-  const secrets = { desk_token: "secret://org_local/demo" };
+  const demo_secret = "secret://org_local/demo";
   const look_binding = await post("/v1/plugin-bindings", { ...desk, export_id: "look" });
   const slots = (look_binding.unbound_slots as string[]) ?? [];
   await post(
     `/v1/plugin-bindings/${look_binding.binding_id as string}`,
-    { secrets: Object.fromEntries(slots.map((slot) => [slot, secrets.desk_token])) },
+    { secrets: Object.fromEntries(slots.map((slot) => [slot, demo_secret])) },
     "PATCH",
   );
   await post("/v1/plugin-bindings", { ...desk, export_id: "pay" });

@@ -1,4 +1,4 @@
-/** Installations from every kind of source in the console, with real registries and servers on loopback. */
+/** Installations from registries, images, remote servers, archives and examples in the console, all on loopback. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -160,7 +160,7 @@ async function invokeForText(export_id: string, input: object = {}): Promise<str
 
 verifies(
   "console.manage",
-  "installs a server from npm, and runs the install script of a dependency only when it is allowed",
+  "installs a server from npm, and runs the install script of a dependency that was allowed",
   async () => {
     const { page, problems } = await open("/console/plugins/install");
     await review(page, "npm", "npm", "acme-notes@1.0.0");

@@ -1,4 +1,4 @@
-/** The management pages of the console in a real browser: review, install, bind, configure, test, upgrade. */
+/** The management pages of the console in a real browser: from the review of a source to keys and policies. */
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
@@ -56,7 +56,6 @@ async function open(path: string, options: Parameters<typeof visit>[2] = {}): Pr
 interface ToolReport {
   version: string;
   config: object;
-  generation: number;
   secret: string[];
 }
 
@@ -234,7 +233,7 @@ verifies(
     await page.getByRole("radio", { name: "Folder" }).click();
     await page.getByRole("textbox", { name: "Folder" }).fill(writeDeskPlugin("acme/desk", "3.0.0"));
     await page.getByRole("button", { name: "Review" }).click();
-    // Otherwise its bindings would change version without a review.
+    // Otherwise the bindings of the package would change version without a review.
     expect(await page.getByRole("checkbox", { name: "Make the exports callable now" }).isChecked()).toBe(
       false,
     );

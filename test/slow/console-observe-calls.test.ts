@@ -254,12 +254,12 @@ verifies(
     gateway = await startTestGateway({ home: gateway.home });
     const { page, problems } = await open("/console");
     await waitUntilConsoleLive(page);
-    // The last page of the trace is held back until the first rows are drawn.
-    const first_row = Promise.withResolvers<void>();
+    // All pages of the trace but the first are held back until the first rows are drawn.
+    const first_rows_drawn = Promise.withResolvers<void>();
     await page.route(
       (url) => url.pathname.startsWith("/v1/traces/") && url.searchParams.has("after"),
       async (route) => {
-        await first_row.promise;
+        await first_rows_drawn.promise;
         await route.continue();
       },
     );
@@ -270,7 +270,7 @@ verifies(
     // On a quiet machine this takes about half a second.
     expect(performance.now() - began).toBeLessThan(60_000);
     await page.getByText("loading more").waitFor();
-    first_row.resolve();
+    first_rows_drawn.resolve();
     await page.getByText(`${SPANS.toLocaleString("en")} calls`, { exact: true }).waitFor();
     await page.getByText("3 idle times compressed").waitFor();
     const nodes = () => page.locator("[aria-posinset]").count();

@@ -195,7 +195,7 @@ verifies(
   },
 );
 
-test("shows the thinking and the answer of a turn while it runs, and each text once when it has ended", async () => {
+test("shows the thinking and the answer of a turn while it runs, and the answer once when it has ended", async () => {
   await runTurn("s-live", "hello");
   const { page, problems } = await open("/console/sessions/s-live");
   const log = page.getByRole("list", { name: "Conversation" });

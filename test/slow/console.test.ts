@@ -13,7 +13,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
-/** Every page of the console; add new ones here. */
+/** The main pages of the console. console-manage-pages.test.ts checks the management pages for accessibility. */
 const PAGES = [
   "/console",
   "/console/events",
@@ -99,7 +99,7 @@ async function invoke(export_id: string, input: object, more: object = {}, query
 
 verifies(
   "console.quality",
-  "has no accessibility violation, error or foreign request on any page in the light and dark theme",
+  "has no accessibility violation, error or foreign request on any main page in the light and dark theme",
   async () => {
     const failed = await invoke("look", { fail: true }, {}, "?wait=30");
     const waiting = await invoke("pay", { amount: 5 }, { session_id: "s-axe" });
@@ -266,7 +266,7 @@ verifies(
   },
 );
 
-verifies("console.quality", "reaches every control of every page with the Tab key", async () => {
+verifies("console.quality", "reaches every control of the main pages with the Tab key", async () => {
   const { page } = await open("/console");
   await waitUntilConsoleLive(page);
   const failed = await invoke("look", { fail: true }, {}, "?wait=30");

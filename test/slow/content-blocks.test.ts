@@ -1,4 +1,4 @@
-/** The blocks of one result of a sandboxed MCP server, through every interface of the gateway. */
+/** The blocks of an MCP server's results over HTTP, on the command line, for an MCP client and on the chat page. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -83,7 +83,7 @@ verifies(
 
 verifies(
   ["content.blocks", "content.progress", "content.errors"],
-  "shows pictures, sounds, links, progress and errors on the chat page",
+  "shows pictures, sounds, links and errors on the chat page, which also receives the progress",
   async () => {
     const { gateway } = chat;
     const { page, problems } = await chat.openSignedIn();

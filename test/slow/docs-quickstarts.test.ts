@@ -1,4 +1,4 @@
-/** The quickstarts of each audience, run from an empty home folder. The commands are those of the page. */
+/** The quickstarts of each audience, run with an empty home folder. The commands are those of the page. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ import { verifies } from "../support/verifies.ts";
 const TEN_MINUTES = 600;
 /** Ten times as long as one language of the author's page takes on a busy machine, which is about 30 s. */
 const ONE_LANGUAGE = 300;
-/** Installations on a busy machine take much longer than the page promises; only the promise is asserted. */
+/** More than the page promises, so that a slow run fails at the assertion of the promise and not at this limit. */
 const LIMIT_MS = 1_800_000;
 
 let browser: Browser;

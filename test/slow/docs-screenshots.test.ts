@@ -23,7 +23,7 @@ const SIZE = { width: 1280, height: 800 };
 const MAX_BYTES = 150_000;
 /** A page without content compresses to less. */
 const MIN_BYTES = 10_000;
-/** Makes the screenshots the same on every machine: the fonts that the tests install, and no movement. */
+/** Makes the screenshots the same on every machine, together with FONTS. */
 const APPEARANCE = {
   viewport: SIZE,
   deviceScaleFactor: 1,
@@ -32,6 +32,7 @@ const APPEARANCE = {
   timezoneId: "UTC",
   bypassCSP: true,
 } as const;
+/** The fonts that the tests install. */
 const FONTS = `:root, [data-mantine-color-scheme] {
   --mantine-font-family: "DejaVu Sans", sans-serif !important;
   --mantine-font-family-headings: "DejaVu Sans", sans-serif !important;

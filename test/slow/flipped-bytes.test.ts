@@ -1,6 +1,6 @@
 /**
- * Changes one random byte of a store, many times: every read returns the correct result or an error that reports
- * damage.
+ * Changes one random byte of a store or of a home, many times: every read returns the correct result or an error, which
+ * reports damage if it comes from the store.
  */
 import {
   copyFileSync,

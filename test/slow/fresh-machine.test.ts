@@ -42,7 +42,7 @@ function onPath(program: string): string {
   return realpathSync(folders.map((path) => join(path, program)).find((path) => existsSync(path))!);
 }
 
-/** Also writes the user database that is mounted at /etc. */
+/** Returns the arguments of bwrap, and writes the user database that is mounted at /etc. */
 function bwrapArguments(): string[] {
   const etc = join(folder, "etc");
   mkdirSync(etc, { recursive: true });
@@ -98,7 +98,7 @@ function bwrapArguments(): string[] {
   ];
 }
 
-/** The test replaces /etc with its own folder, so what the network needs is copied into it. */
+/** Copies the files that the network needs into the folder that replaces /etc. */
 function copyNetworkFiles(): void {
   for (const name of ["resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "ld.so.cache"]) {
     const from = join("/etc", name);

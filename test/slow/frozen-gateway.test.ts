@@ -1,6 +1,6 @@
 /**
- * Two gateways on one PostgreSQL. One is frozen with SIGSTOP for longer than its lease, with one turn at each step of a
- * turn, and the other takes the turns over. After SIGCONT the first writes nothing to them and starts no call.
+ * Two gateways on one PostgreSQL. One has several turns, each at another step, when it is frozen with SIGSTOP for longer
+ * than its lease, and the other takes the turns over. After SIGCONT the first writes nothing to them and starts no call.
  */
 import pg from "pg";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -61,7 +61,7 @@ const connectClient = async () => {
   return connected;
 };
 
-/** Locks rows or a table against writes or reads until it is released. */
+/** Locks rows or a table; the returned function releases the lock. */
 async function holdLock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
   const holder = await connectClient();
   await holder.query("begin");
@@ -208,7 +208,7 @@ verifies(
         const tape = await readTape(other, name(step));
         const earlier_tape = tapes.get(step)!;
         expect([step, tape.slice(0, earlier_tape.length)]).toEqual([step, earlier_tape]);
-        // The final answer is followed by the next message and by nothing else.
+        // Only the next message and its answer follow the entries that the other gateway wrote.
         const kinds = tape.slice(earlier_tape.length).filter(({ kind }) => kind !== "event");
         expect([step, kinds.map(({ payload }) => payload.content)]).toEqual([
           step,
@@ -229,7 +229,8 @@ verifies(
         ]);
         await verifyChain(other, name(step));
       }
-      // If the freeze came before the row of the call, the other gateway makes the call; afterwards neither does.
+      // If the freeze came before the row of the call, the other gateway makes the call; if it came between the
+      // row and the dispatch, neither does.
       for (const step of ["begun", "asked", "streaming", "unkept"])
         expect([step, tool.countRuns(name(step))]).toEqual([step, 1]);
       expect(tool.countRuns(name("queued"))).toBe(0);

@@ -37,7 +37,7 @@ interface WriteResult {
   code: string | undefined;
 }
 
-/** Writes every kind of record, each with a name that can be searched for. */
+/** Writes records of five kinds, each with a name that can be searched for. */
 const KINDS: Record<string, (gateway: TestGateway, name: string) => ReturnType<TestGateway["http"]>> = {
   invocation: (gateway, name) =>
     gateway.http("POST", "/v1/invocations", { export_id: "echo", input: { name, fill: "x".repeat(4_000) } }),
@@ -66,7 +66,7 @@ interface Page {
   items?: { id: string }[];
 }
 
-/** All lists of the gateway as one text, which contains the names of the stored records. */
+/** The lists of these records as one text, which contains the names of the stored ones. */
 async function storedNames(gateway: TestGateway): Promise<string> {
   const pages = [
     "/v1/secrets?limit=200",
@@ -286,8 +286,8 @@ interface Attempt {
 }
 
 /**
- * Repeats the operation with a disk that fails after 0, 1, 2 … writes until none of its writes fails. Failed attempts must
- * name the disk and leave no files behind. Returns how many attempts failed.
+ * Repeats the operation with a disk that fails after 0, `step`, 2 · `step` … writes until none of its writes fails. Failed
+ * attempts must name the disk and leave no temporary files. Returns how many attempts had a failing write.
  */
 async function failEachWrite(
   disk: FailingDisk,
@@ -343,7 +343,7 @@ function exportedEntries(file: string): number[] {
 
 verifies(
   "fault.disk",
-  "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves no files",
+  "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves no temporary files",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");
@@ -403,7 +403,7 @@ verifies(
 
 verifies(
   "fault.disk",
-  "leaves the home unchanged when backups, checks and restores hit a failing disk, and names the file",
+  "adds and removes no files when backups, checks and restores hit a failing disk, and reports the disk",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");

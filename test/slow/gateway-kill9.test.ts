@@ -1,7 +1,7 @@
 /**
- * A gateway is killed repeatedly while it serves calls of every kind: isolated calls with prewarmed processes, workers and
- * resident MCP servers, some with scratch folders and egress. Within five seconds nothing of the gateway is left. Only
- * its own resources are counted, because other programs use the machine too.
+ * A gateway is killed repeatedly while it serves calls of several kinds: isolated calls with prewarmed processes, workers
+ * and resident MCP servers, one export with a scratch folder and egress. Within five seconds its processes and resources
+ * are gone. Only those of this gateway are counted, because other programs use the machine too.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * The harness of examples/daily-digest is killed fifty times, its process or its gateway in turn, while it asks about one
- * topic after another. It continues at its last checkpoint, gets one answer per topic, and ends with every answer.
+ * The harness of examples/daily-digest is killed fifty times, every fifth time together with its gateway, while it asks
+ * about one topic after another. It continues at its last checkpoint, gets one answer per topic, and ends with every answer.
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -70,10 +70,10 @@ async function expectNoDuplicates(gateway: TestGateway, done: Run, { id, used }:
   }
   expect(children.every(({ parent_run_id }) => parent_run_id === done.id)).toBe(true);
   expect(used.child_runs).toBe(children.length);
+  // A turn that was interrupted twice has failed, and the harness has started another one under a new key.
   const completed = children.filter(({ status }) => status === "completed");
   const sessions = Array.from({ length: TOPICS }, (_, n) => `${id}-${n}`);
   expect(completed.map(({ session_id }) => session_id).sort()).toEqual(sessions.toSorted());
-  // A turn that was interrupted twice has failed, and the harness has started another one under a new key.
   expect(children.filter(({ status }) => status === "running")).toEqual([]);
 }
 

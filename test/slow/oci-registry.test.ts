@@ -45,7 +45,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The example under another version, signed. */
+/** Writes a copy of examples/hello-tool with this version, signed. */
 async function writeSignedPlugin(version: string): Promise<string> {
   const dir = join(folder, `hello-${version}`);
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
@@ -242,7 +242,7 @@ verifies(
 test("lists all signatures that are pushed at the same time", async () => {
   const layout = join(folder, "concurrent");
   await packLayout(resolve("examples/hello-tool"), layout);
-  // Without a tag, which docker-registry does not let several clients write at the same time.
+  // The reference has no tag, because docker-registry does not let several clients write one at the same time.
   const reference = { ...parseReference(`oci://${registry.host}/acme/concurrent:1.0.0`), tag: null };
   const push = async (signatures: readonly unknown[]) => {
     const client = createRegistryClient({ credentials: async () => null, addresses: null });

@@ -16,12 +16,12 @@ interface Report {
 test.runIf(process.getuid!() === 0)("the sandbox of an ordinary user passes the same tests as root's", () => {
   const folder = mkdtempSync(join(tmpdir(), "backplane-ordinary-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  // The folder belongs to this user: in a folder that all users can write to, the gateway would refuse its home.
+  // The folder belongs to the ordinary user: in a folder that all users can write to, the gateway would refuse its home.
   chownSync(folder, NOBODY, NOBODY);
   const report = join(folder, "report");
   const { stdout, stderr } = spawnSync(
     process.execPath,
-    // The configuration would otherwise be bundled into a folder of another user.
+    // Without `--configLoader=runner`, vitest would bundle the configuration into a folder of another user.
     [
       "node_modules/vitest/vitest.mjs",
       "run",

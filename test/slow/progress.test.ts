@@ -132,9 +132,9 @@ const NO_REMAINS = { packages: 0, bindings: 0, trees: 0, staged: [], temporary: 
 
 const stages = [
   { name: "the package is read", stalls: /\/acme-server\/-\//, args: [], shown: "Reading acme-server" },
-  { name: "its dependencies are resolved", stalls: /^\/acme-server$/, args: ["--", "x"], shown: "Resolving" },
+  { name: "the dependencies are resolved", stalls: /^\/acme-server$/, args: ["--", "x"], shown: "Resolving" },
   {
-    name: "it is downloaded",
+    name: "the package is downloaded",
     stalls: /\/acme-server\/-\//,
     args: ["--", "x"],
     shown: "Downloading 1 package",

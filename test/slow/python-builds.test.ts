@@ -20,7 +20,7 @@ import { verifies } from "../support/verifies.ts";
 
 let index: PythonIndex;
 let folder: string;
-/** Files that code outside the sandbox could create. */
+/** A folder in which only code outside the sandbox could create files. */
 let outside: string;
 
 beforeAll(async () => {

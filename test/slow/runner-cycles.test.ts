@@ -1,6 +1,6 @@
 /**
- * Starts and ends a thousand processes in every way that the runner supports, including kills of processes with
- * children. Afterwards the numbers of processes, file descriptors, timers and scratch folders are as before.
+ * Starts a thousand processes, which end by timeouts, cancellations and normal exits, some of them with children.
+ * Afterwards the numbers of processes, file descriptors, timers and scratch folders are as before.
  */
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";

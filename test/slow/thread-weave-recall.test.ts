@@ -66,7 +66,7 @@ const byRarity: SentenceRanking = (sentences) => {
 /** The newest sentences first, each once: what a truncated transcript keeps. */
 const byRecency: SentenceRanking = (sentences) => [...new Set(sentences.toReversed())];
 
-/** A provider that answers the request for a summary with the result of `summary`. */
+/** A provider that answers the request for a summary with the sentences of the conversation, ordered by `ranking`. */
 function summarizer(name: string, ranking: SentenceRanking): KernelPlugin {
   return {
     name,

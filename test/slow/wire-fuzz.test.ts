@@ -161,7 +161,7 @@ const SPLICES = [
 
 function mutate(frames: Buffer[], random: () => number): Buffer {
   let bytes: Buffer = Buffer.concat(frames);
-  // One in four stays unchanged, because valid frames must still be decoded.
+  // One stream in four stays unchanged, because valid frames must still be decoded.
   for (let times = random() % 4; times > 0; times--) bytes = mutateOnce(bytes, random);
   return bytes;
 }

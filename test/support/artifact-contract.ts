@@ -18,7 +18,7 @@ export interface ArtifactSubject {
 const HOUR = 3_600_000;
 let created = 0;
 
-/** Bytes that are unique to one case and span several chunks. */
+/** Bytes that are unique to one case; the default length spans several chunks. */
 export function createUniqueBytes(length = 600_000): { bytes: Buffer; sha256: string } {
   const bytes = Buffer.alloc(length, `artifact ${process.pid} ${created++} `);
   return { bytes, sha256: hash("sha256", bytes, "hex") };

@@ -1,9 +1,9 @@
 /**
- * A secret that is used in the whole suite (secret.slots). Every test gateway stores it, every plugin that test support
- * writes declares a slot for it, and every call to such a plugin receives it. When a gateway is disposed of, everything
- * that it left is searched for the value in all encodings: the whole home (database with its log, blobs, files), its
- * output, the output of its commands, and its HTTP responses. CANARY_FOLDER lists what was searched, and
- * scripts/canary.ts sums it up after the run.
+ * A secret that is used in the whole suite (secret.slots). Plugins that test support writes declare a slot for it,
+ * unless the test sets their permissions; a gateway that binds such a plugin stores the secret, and every call receives
+ * it. When a gateway is disposed of, everything that it left is searched for the value in all encodings: the whole home
+ * (database with its log, blobs, files), its log, the output of its commands, and its HTTP responses. CANARY_FOLDER
+ * lists what was searched, and scripts/canary.ts sums it up after the run.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";

@@ -31,6 +31,7 @@ const CONFIG_SCHEMA = {
     },
   },
 };
+
 /** Every version but the first also requests network access. */
 export function writeDeskPlugin(package_id: string, version: string): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-plugin-"));

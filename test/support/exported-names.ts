@@ -10,7 +10,7 @@ const STARRED = /^export (type )?\*(?: as ([\w$]+))? from "(\.[^"]+)"/gm;
 /** The names that the text of a file declares and exports: `name` for a value, `type name` for a type. */
 export function declaredNames(text: string): string[] {
   const names = new Set<string>();
-  for (const [, kind = "", name] of withoutComments(text).matchAll(DECLARED)) {
+  for (const [, kind = "", name] of withoutBlockComments(text).matchAll(DECLARED)) {
     names.add(kind === "interface" || kind === "type" ? `type ${name}` : `${name}`);
   }
   return [...names];
@@ -18,7 +18,7 @@ export function declaredNames(text: string): string[] {
 
 /** The names that a file exports, including all names of files that it re-exports with `export *`. */
 export function exportedNames(file: string): string[] {
-  const text = withoutComments(readFileSync(file, "utf8"));
+  const text = withoutBlockComments(readFileSync(file, "utf8"));
   const names = new Set<string>(declaredNames(text));
   for (const [, all_types, list = ""] of text.matchAll(LISTED)) {
     for (const part of list.split(",").map((piece) => piece.trim())) {
@@ -41,6 +41,6 @@ export function exportedNames(file: string): string[] {
   return [...names].sort();
 }
 
-function withoutComments(text: string): string {
+function withoutBlockComments(text: string): string {
   return text.replaceAll(/\/\*[\s\S]*?\*\//g, "");
 }

@@ -21,7 +21,7 @@
 static struct control {
   int error;   /* errno of the failing writes; 0 if none fails */
   int allowed; /* writes that succeed before the first failure */
-  int seen;    /* writes since the test reset it */
+  int seen;    /* writes below the folder since the test set the error */
   char folder[4084];
 } *control;
 

@@ -1,4 +1,4 @@
-/** A disk that fails on request, for one process: the file system is real, and the system calls of its writes return errors. */
+/** A disk that fails on request, for one process: the file system is real, but functions that write return errors. */
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readSync, rmSync, writeSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
@@ -18,7 +18,7 @@ export interface FailingDisk {
   /** Makes all writes below `folder` fail after the first `allowed` ones. */
   fail(error: DiskErrno, folder: string, allowed?: number): void;
   repair(): void;
-  /** How many writes there were since `fail`. */
+  /** The number of writes below the folder between `fail` and `repair`, failed and successful ones. */
   countWrites(): number;
 }
 

@@ -19,8 +19,8 @@ const HOLD = "hold the hooks";
 const RELEASE = "release the hooks";
 
 export interface GatedTool {
-  /** Installs and binds the tools on all gateways, which share a database. */
-  install(gateways: readonly TestGateway[], hook?: boolean): Promise<void>;
+  /** Installs the tools and optionally the hook on all gateways and binds them once: the gateways share a database. */
+  install(gateways: readonly TestGateway[], with_hook?: boolean): Promise<void>;
   /** The number of runs with this name. */
   countRuns(name: string): number;
   openGate(name: string): void;
@@ -71,7 +71,7 @@ export function createGatedTool(): GatedTool {
       ...(id === "pay_one" ? { max_concurrency: 1 } : {}),
     })),
   });
-  const hooks = () => {
+  const writeHookFolder = () => {
     const entrypoint = ["node", "./bin/plugin.mjs"];
     const isOpen = `count("${HOLD}") <= count("${RELEASE}")`;
     const folder = writePluginFolder({
@@ -97,9 +97,9 @@ export function createGatedTool(): GatedTool {
     for (const other of others) await other.http("POST", "/v1/plugin-packages", { source: { folder } });
   };
   return {
-    async install(gateways, hook = false) {
+    async install(gateways, with_hook = false) {
       await installOn(gateways, tools, Object.keys(EFFECTS));
-      if (hook) await installOn(gateways, hooks(), ["on_settled"]);
+      if (with_hook) await installOn(gateways, writeHookFolder(), ["on_settled"]);
       await gateways[0]!.http("PATCH", "/v1/policy", { tolerance: { conversation: "full" } });
     },
     countRuns: (name) => lines("effects.log").filter((line) => line === name).length,

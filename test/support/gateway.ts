@@ -1,4 +1,4 @@
-/** A real gateway process on an empty home, as `npm start` runs it, for tests that use it from outside. */
+/** A real gateway process, as `npm start` runs it, by default on an empty home, for tests that use it from outside. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -139,7 +139,7 @@ export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResul
   });
 }
 
-/** Nothing of the developer's own configuration may reach a test. The command has its own compile cache. */
+/** The environment without the developer's settings of Backplane, Vitest and Node. The command has its own compile cache. */
 export function cleanEnvironment(additions: Record<string, string>): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS|NODE_COMPILE_CACHE)/.test(name),

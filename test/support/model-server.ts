@@ -1,6 +1,7 @@
 /**
- * A scripted model behind a real HTTP server with OpenAI's chat protocol. It calls the tool that the user's last message
- * names (`use TOOL {…}`) and answers with `done` after the result. A test can hold it in the middle of an answer.
+ * A scripted model behind a real HTTP server with OpenAI's chat protocol. It calls the tool that the user's last
+ * message names (`use TOOL {…}`), and answers after the result, or immediately if the message names no tool. A test can
+ * hold it in the middle of an answer.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";

@@ -1,6 +1,6 @@
 /**
  * A real authorization server and an MCP server that accepts its tokens, on separate sockets: codes with PKCE, rotating
- * refresh tokens, tokens bound to a resource, revocation. Tests change its behaviour through its fields.
+ * refresh tokens, tokens bound to a resource, revocation. Tests change their behaviour through fields.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -217,7 +217,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
 export interface ProtectedServer {
   url: string;
   address: string;
-  /** The scopes that a call needs; everything else needs `notes`. */
+  /** The scope that a tool call needs; all other requests need `notes`. */
   call_scope: string;
   /** Method and Authorization header of each request. */
   seen: { method: string; authorization: string | undefined }[];

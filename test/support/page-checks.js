@@ -1,6 +1,6 @@
-// Runs inside the page: accessibility checks.
+// Runs inside the page: accessibility checks, and what is visible or focused.
 
-/** All visible text whose contrast with its background is below `limit`. */
+/** All visible text whose contrast with its background is below `limit`, except in disabled controls and options. */
 function lowContrastTexts(limit) {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const luminance = (colours) => {

@@ -1,4 +1,4 @@
-/** Writes small plugins to a temporary folder: one Node or shell program each, with its manifest. */
+/** Writes small plugins, each a program with its manifest, to temporary folders, and installs and binds them. */
 import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";

@@ -1,7 +1,7 @@
 /**
  * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, otherwise a cluster of our own in a temporary
  * folder, reached over a Unix socket. Each call gets an empty database. The server ends with the process that
- * started it, however that ends: its guard waits on a pipe that only that process holds open.
+ * started it, however that process ends: its guard waits on a pipe that only that process holds open.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,4 @@
-/** Finds processes of this machine by text in their command line or environment. Linux only. */
+/** Finds processes of this machine by text in their command line or environment (Linux only), and polls conditions. */
 import { readdirSync, readFileSync } from "node:fs";
 
 export function isAlive(pid: number): boolean {
@@ -27,7 +27,7 @@ export function processesWith(text: string): number[] {
   return pids;
 }
 
-/** Polls until `condition` is true; fails after `limit_ms`. */
+/** Polls until `condition` is true and returns how many ms that took; fails after `limit_ms`. */
 export async function eventually(
   condition: () => boolean | Promise<boolean>,
   limit_ms: number,

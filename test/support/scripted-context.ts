@@ -1,4 +1,4 @@
-/** A scripted kernel context that records the plugin's emitted events, log lines and requests. */
+/** A scripted kernel context that records the events, log lines and tools of a plugin. */
 import type { Json, JsonObject, KernelTool, PluginContext, ProviderInstance } from "@backplane/contract";
 
 interface EmittedEvent {

@@ -1,7 +1,7 @@
 /**
  * Makes calls while another process keeps changing the installed files (integrity.exec). Every plugin answers with a word
- * from each of its files: its program, a module beside it, and a data file and a module that it reads only during a call.
- * An answer with a word other than ORIGINAL means that unverified bytes were run or read.
+ * from each file that it uses: its program, and depending on its kind a module beside it, and a data file and a module
+ * that it reads only during a call. An answer with the word CHANGED! means that unverified bytes were run or read.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, writeFileSync } from "node:fs";
@@ -87,11 +87,11 @@ export interface SwapCount {
   /** Changed files that were put in place. */
   swaps: number;
   calls: number;
-  /** Answers that contain only verified words. */
+  /** Successful answers without the word CHANGED!. */
   intact: number;
   /** Refused with package.corrupt. */
   refused: number;
-  /** Answers with other words, by export; must be empty. */
+  /** Answers with the word CHANGED!, after the name of their export; must be empty. */
   changed: string[];
   /** All other outcomes. */
   failed: string[];
@@ -112,7 +112,7 @@ export interface SwapOptions {
   kinds: readonly SwapKind[];
 }
 
-/** A gateway with a plugin of every kind, each called once. */
+/** A gateway with a plugin of each requested kind and isolation class, each called once. Tool files need the sandbox. */
 export async function startSwapGateway(options: SwapOptions): Promise<SwapGateway> {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   // The attacker uses a whole processor.

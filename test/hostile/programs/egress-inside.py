@@ -1,8 +1,8 @@
-"""Inside a sandbox with egress: makes every allowed request, then every forbidden one.
+"""Inside a sandbox with egress: makes allowed requests, then forbidden ones.
 
 argv: JSON with name and port (what is allowed), addresses (of the host), abstract (a socket of the host); or with
 gateway (its URL), to send requests only to the gateway. Prints one JSON object: `served` (the responses to the allowed
-requests) and `hits` (what should not have been reached).
+requests), `hits` (what should not have been reached) and `tries`; with gateway the status of each request.
 """
 import errno
 import json

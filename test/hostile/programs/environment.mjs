@@ -1,4 +1,4 @@
-/** Searches for a string in everything that a process can read about itself and others. argv: the string. */
+/** Searches for a string in its environment and in files of all processes in /proc. argv: the string. */
 import { readdirSync, readFileSync } from "node:fs";
 
 const canary = process.argv[2];

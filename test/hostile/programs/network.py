@@ -1,4 +1,4 @@
-"""Tries every connection that would bypass the proxy.
+"""Tries connections that would bypass the proxy, and inherited descriptors.
 
 argv: TCP port, UDP port, name of an abstract socket, near (only this machine) or far (also other hosts), further
 addresses.

@@ -1,4 +1,4 @@
-"""Sends signals to every pid it can name. argv: pids of the host."""
+"""Sends signals to pids of the host, to low pids and to PID 1. argv: pids of the host."""
 import json, os, signal, sys
 
 hits, tries = [], 0

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     return 0;
   }
 #endif
-    for (int i = 1; i < argc; i++) call("forbidden", atol(argv[i]), EPERM, 0, 0, 0);
+  for (int i = 1; i < argc; i++) call("forbidden", atol(argv[i]), EPERM, 0, 0, 0);
   for (long flag = 1; flag <= 0x40000000L; flag <<= 1) {
     if ((flag & 0x7e020000L) == 0) continue;
     call("clone", SYS_clone, EPERM, flag | SIGCHLD, 0, 0);
