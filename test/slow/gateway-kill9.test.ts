@@ -18,9 +18,9 @@ const KILLS = 12;
 const CONCURRENT_CALLS = 6;
 const SERVERS = 3;
 /** Writes to its scratch folder, starts a child process and takes a while. */
-const BUSY = `async (request) => {
+const BUSY = `async ({ body }) => {
   const { spawn } = await import("node:child_process");
-  const { scratch_dir } = request.context ?? {};
+  const { scratch_dir } = body.context;
   if (scratch_dir) appendFileSync(scratch_dir + "/file", "x".repeat(100_000));
   spawn("/bin/sleep", ["300"], { detached: true, stdio: "ignore" });
   await new Promise((done) => setTimeout(done, 20));

@@ -205,7 +205,9 @@ class SecondTerminal {
 
   async waitFor(text: string): Promise<void> {
     const shown = async () => findMissingLine(text, this.#output) === null;
-    await eventually(shown, 120_000, `the second terminal shows "${text}", not:\n${this.#output}`);
+    await eventually(shown, 120_000, "the line is shown").catch((cause: unknown) => {
+      throw new Error(`the second terminal does not show "${text}":\n${this.#output}`, { cause });
+    });
   }
 
   async end(interrupt: boolean): Promise<{ exit: number; output: string }> {
