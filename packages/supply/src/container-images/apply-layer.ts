@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { codeOf, diskFault } from "@backplane/contract";
+import { BackplaneError, codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Header } from "tar-stream";
 import { prepend, readHead } from "../archive/inflate.ts";
 import { unsafe } from "../archive/unsafe.ts";
@@ -107,7 +107,7 @@ async function applyEntry(
 
 const CHUNK_BYTES = 256 * 1024;
 
-/** Yields chunks that share one buffer, so a caller must not keep them. */
+/** Yields chunks that share one buffer, so a caller must not keep them. Throws `package.corrupt` if bytes are missing. */
 export async function* readSpool(
   handle: FileHandle,
   { offset, size }: StoredContent,
@@ -115,7 +115,8 @@ export async function* readSpool(
   const buffer = Buffer.allocUnsafe(Math.min(size, CHUNK_BYTES));
   for (let done = 0; done < size; ) {
     const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, size - done), offset + done);
-    if (bytesRead === 0) return;
+    if (bytesRead === 0)
+      throw new BackplaneError("package.corrupt", "The contents of the image are truncated.");
     yield buffer.subarray(0, bytesRead);
     done += bytesRead;
   }

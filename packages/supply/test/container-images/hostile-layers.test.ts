@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { applyLayer, type LayerSpool } from "../../src/container-images/apply-layer.ts";
+import { applyLayer, type LayerSpool, readSpool } from "../../src/container-images/apply-layer.ts";
 import { IMAGE_LIMITS } from "../../src/container-images/image-limits.ts";
 import { ImageTree } from "../../src/container-images/image-tree.ts";
 import { writeRoot } from "../../src/container-images/root-files.ts";
@@ -291,6 +291,27 @@ verifies(
     expect(statSync(join(folder, "image/root.data")).size).toBe(10_000);
   },
 );
+
+test("fails to read a file whose content is not completely in the spool", async () => {
+  const handle = await open(join(mkdtempSync(join(root, "spool-")), "spool"), "wx+");
+  try {
+    await handle.writeFile("12345");
+    const read = async (offset: number, size: number) => {
+      let text = "";
+      for await (const chunk of readSpool(handle, { offset, size })) text += Buffer.from(chunk).toString();
+      return text;
+    };
+    expect(await read(1, 4)).toBe("2345");
+    expect(await read(5, 0)).toBe("");
+    for (const [offset, size] of [
+      [1, 5],
+      [9, 1],
+    ] as const)
+      await expect(read(offset, size)).rejects.toMatchObject({ code: "package.corrupt" });
+  } finally {
+    await handle.close();
+  }
+});
 
 test("applies many whiteouts of the same folder once", async () => {
   const files = Array.from({ length: 400 }, (_, index) => ({ name: `a/b/${index}`, body: "" }));
