@@ -165,6 +165,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "hostile layers",
   },
   {
+    defence: "zip: the data of a folder is compared",
+    file: "packages/supply/src/archive/read-zip.ts",
+    from: "if (known === undefined || !known.equals(",
+    to: "if (known !== undefined && !known.equals(",
+    tests: ["packages/supply/test/archive/unpack-zip.test.ts"],
+    only: "a folder with",
+  },
+  {
     defence: "images: devices are refused",
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (/^(?:\\.?\\/)?dev\\//.test(name)) return;",

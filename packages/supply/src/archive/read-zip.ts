@@ -18,6 +18,8 @@ import {
 
 const LOCAL_BYTES = 30;
 const DESCRIPTOR_MAGIC = 0x08074b50;
+/** Empty content as deflate writes it, with and without compression. */
+const EMPTY_DEFLATED = [Buffer.from([0x03, 0x00]), Buffer.from([0x01, 0x00, 0x00, 0xff, 0xff])];
 const inflateWithInfo = promisify(inflateRaw) as unknown as (
   bytes: Buffer,
   options: ZlibOptions,
@@ -46,8 +48,12 @@ export async function* readZip(
   });
   const data_offsets = await locateData(entries, directory_offset, readAt);
   for (const [index, entry] of entries.entries()) {
-    if (entry.kind === "folder") continue;
-    const content = await readContent(entry, await readAt(data_offsets[index] as number, entry.packed));
+    const data_offset = data_offsets[index] as number;
+    if (entry.kind === "folder") {
+      await checkFolder(entry, data_offset, readAt);
+      continue;
+    }
+    const content = await readContent(entry, await readAt(data_offset, entry.packed));
     yield { path: paths[index] as string, executable: entry.executable, content };
   }
 }
@@ -129,6 +135,18 @@ async function checkDescriptor(
     if (matches) return;
   }
   throw unsafe("ambiguous", "its data descriptor does not match the central directory", entry.name);
+}
+
+/**
+ * No reader extracts the data of a folder, so any byte of it would be hidden. Python and Java compress the empty content
+ * of a folder, and nothing else is accepted.
+ */
+async function checkFolder(entry: ZipEntry, data_offset: number, readAt: ReadAt): Promise<void> {
+  if (entry.crc !== 0) throw unsafe("checksum", "its checksum is wrong", entry.name);
+  if (entry.packed === 0) return;
+  const known = EMPTY_DEFLATED.find((bytes) => bytes.length === entry.packed);
+  if (known === undefined || !known.equals(await readAt(data_offset, entry.packed)))
+    throw unsafe("folder-with-data", "it is a folder with data", entry.name);
 }
 
 async function readContent(entry: ZipEntry, packed: Buffer): Promise<Buffer> {

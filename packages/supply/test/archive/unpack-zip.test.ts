@@ -143,6 +143,22 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
       zip([file("a", { data: Buffer.concat([deflateRawSync(Buffer.from("x")), Buffer.from("hidden")]) })]),
   ],
   ["a folder with data", "folder-with-data", () => zip([{ name: "a/", body: "x" }])],
+  [
+    "a folder with hidden data",
+    "folder-with-data",
+    () => zip([good, { name: "a/", data: Buffer.from("hidden") }]),
+  ],
+  [
+    "a folder with data of two bytes",
+    "folder-with-data",
+    () => zip([{ name: "a/", data: Buffer.from("hi") }]),
+  ],
+  [
+    "a folder with data after its compressed data",
+    "folder-with-data",
+    () => zip([{ name: "a/", data: Buffer.concat([deflateRawSync(""), Buffer.from("hidden")]) }]),
+  ],
+  ["a folder with a checksum", "checksum", () => zip([good, { name: "a/", method: 0, crc: 1 }])],
   ["a decompression bomb", "bomb", () => zip([{ name: "a", body: Buffer.alloc(20 * 1024 * 1024) }])],
   [
     "one file that is too large",
@@ -218,7 +234,10 @@ describe("a valid zip archive", () => {
     const script = `import sys,zipfile
 with zipfile.ZipFile(sys.argv[1],"w",zipfile.ZIP_DEFLATED) as z:
   z.writestr("a/b.txt","hello"*100)
-  z.writestr("c.txt","")`;
+  z.writestr("c.txt","")
+  z.writestr("compressed/","",zipfile.ZIP_DEFLATED)
+  z.writestr("uncompressed/","",zipfile.ZIP_DEFLATED,0)
+  z.mkdir("stored") if hasattr(z,"mkdir") else z.writestr("stored/","",zipfile.ZIP_STORED)`;
     execFileSync("python3", ["-c", script, join(folder, "py.zip")]);
     const bytes = readFileSync(join(folder, "py.zip"));
     const { files } = await unpack(bytes);

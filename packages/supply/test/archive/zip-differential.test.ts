@@ -42,8 +42,9 @@ async function readTheirs(bytes: Buffer): Promise<Outcome> {
   try {
     const archive = await fromBufferPromise(bytes);
     for await (const entry of archive.eachEntry()) {
-      if (entry.fileName.endsWith("/")) continue;
+      // yauzl reads the local header and the data of a folder only on request.
       const content = await buffer(await archive.openReadStreamPromise(entry));
+      if (entry.fileName.endsWith("/")) continue;
       files.set(entry.fileName.replace(/^\.\//, ""), content.toString("hex"));
     }
     return { files };
@@ -135,7 +136,7 @@ const part: fc.Arbitrary<ZipPart> = fc
       ...rest,
       name,
       body: folder ? undefined : body,
-      method: other_method ?? (folder ? 0 : method),
+      method: other_method ?? method,
       mode: special_mode ?? (folder ? undefined : mode),
     });
   });
