@@ -46,13 +46,24 @@ const TOKEN_HOSTS: Readonly<Record<string, string>> = {
   "registry.gitlab.com": "gitlab.com",
 };
 
+/**
+ * The login of a request: the credential that is stored for the registry, or no login because none is stored,
+ * the registry did not ask for one, or the token server must not receive it.
+ */
+type Login = "stored" | "none" | "not-requested" | { withheld_from: string };
+
+interface Authorization {
+  header: string;
+  login: Login;
+}
+
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const MAX_TOKEN = 16 * 1024;
 
 export class RegistrySession {
   readonly #options: SessionOptions;
-  /** Authorization headers by registry, repository and action. */
-  readonly #authorizations = new Map<string, string>();
+  /** By registry, repository and action. */
+  readonly #authorizations = new Map<string, Authorization>();
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -61,22 +72,26 @@ export class RegistrySession {
   /** Resolves to any status but 401 and 403, which throw `registry.denied`. The caller reads or discards the body. */
   async request(request: RepositoryRequest): Promise<SessionResponse> {
     const key = `${request.registry} ${request.repository} ${request.action}`;
-    const first = await this.#follow(request, this.#authorizations.get(key));
-    if (first.status !== 401) return this.#requirePermitted(request, first);
+    const known = this.#authorizations.get(key);
+    const first = await this.#follow(request, known?.header);
+    // A storage server behind a redirect must not decide where credentials are sent.
+    if (first.status !== 401 || this.#isElsewhere(request, first))
+      return this.#requirePermitted(request, first, known?.login ?? "not-requested");
     await discardBody(first, this.#options.limits.message_bytes);
     const authorization = await this.#authorize(request, first);
-    if (authorization === null) throw denied(request.registry, request.repository, false);
     this.#authorizations.set(key, authorization);
-    const second = await this.#follow(request, authorization);
-    if (second.status !== 401) return this.#requirePermitted(request, second);
-    second.body.destroy();
-    throw denied(request.registry, request.repository, true);
+    const second = await this.#follow(request, authorization.header);
+    return this.#requirePermitted(request, second, authorization.login);
   }
 
-  #requirePermitted(request: RepositoryRequest, response: SessionResponse): SessionResponse {
-    if (response.status !== 403) return response;
+  #requirePermitted(request: RepositoryRequest, response: SessionResponse, login: Login): SessionResponse {
+    if (response.status !== 401 && response.status !== 403) return response;
     response.body.destroy();
-    throw denied(request.registry, request.repository, this.#authorizations.size > 0);
+    throw this.#isElsewhere(request, response) ? deniedElsewhere(request, response) : denied(request, login);
+  }
+
+  #isElsewhere({ registry }: RepositoryRequest, { url }: SessionResponse): boolean {
+    return url.origin !== this.#baseOf(registry).origin;
   }
 
   /** Each redirect is a new destination: its address is checked again, and it gets no credential of another origin. */
@@ -133,35 +148,38 @@ export class RegistrySession {
     throw invalidResponse(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
   }
 
-  /**
-   * The Authorization header for the challenge; null when the challenge comes from another origin or requires a
-   * credential that is not stored.
-   */
-  async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<string | null> {
+  /** Throws `registry.denied` if the challenge requires a credential that is not stored. */
+  async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<Authorization> {
     const { registry } = request;
     const base = this.#baseOf(registry);
-    // A storage server behind a redirect must not decide where credentials are sent.
-    if (response.url.origin !== base.origin) return null;
     const challenge = parseChallenge(response.headers["www-authenticate"]);
     if (challenge === null)
       throw invalidResponse(registry, "requires a login but does not send a valid challenge");
     const credential = await this.#options.credentials(registry);
-    if (challenge.scheme === "basic") return credential === null ? null : basicHeader(credential);
+    if (challenge.scheme === "basic") {
+      if (credential === null) throw denied(request, "none");
+      return { header: basicHeader(credential), login: "stored" };
+    }
     const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
     if (realm === null) throw invalidResponse(registry, "names an invalid token server");
     this.#requireAllowed(realm, registry);
     if (base.protocol === "https:" && realm.protocol !== "https:")
       throw invalidResponse(registry, `names the token server ${realm.host} without TLS`);
     const is_trusted_realm = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
-    return `Bearer ${await this.#fetchToken(request, realm, challenge.service, is_trusted_realm ? credential : null)}`;
+    const sent = is_trusted_realm ? credential : null;
+    const login = sent !== null ? "stored" : credential === null ? "none" : { withheld_from: realm.host };
+    const token = await this.#fetchToken(request, realm, challenge.service, sent, login);
+    return { header: `Bearer ${token}`, login };
   }
 
   async #fetchToken(
-    { registry, repository, action, signal }: RepositoryRequest,
+    request: RepositoryRequest,
     realm: URL,
     service: string | null,
     credential: RegistryCredential | null,
+    login: Login,
   ): Promise<string> {
+    const { registry, repository, action, signal } = request;
     const url = new URL(realm);
     if (service !== null) url.searchParams.set("service", service);
     // The scope of the challenge is not used, because it could name another repository.
@@ -171,7 +189,7 @@ export class RegistrySession {
     const response = await this.#options.send({ method: "GET", url, headers, signal });
     if (response.status === 401 || response.status === 403) {
       response.body.destroy();
-      throw denied(registry, repository, credential !== null);
+      throw denied(request, login);
     }
     if (response.status !== 200) {
       response.body.destroy();
@@ -245,12 +263,43 @@ export async function discardBody(response: RegistryResponse, max_bytes: number)
   await readBody(response, max_bytes, "").catch(() => response.body.destroy());
 }
 
-function denied(registry: string, repository: string, credential_used: boolean): BackplaneError {
+function denied({ registry, repository }: RepositoryRequest, login: Login): BackplaneError {
+  const [message, fix] = explainDenial(registry, repository, login);
+  return new BackplaneError("registry.denied", message, { fix, details: { registry, repository } });
+}
+
+function explainDenial(registry: string, repository: string, login: Login): [message: string, fix: string] {
+  const secret = `registry_${registry.replace(":", "_")}`;
+  const store = `\`docker login ${registry}\` for plugin push and pull; \`backplane secret set ${secret}\`, with the value USER:PASSWORD, for an installation`;
+  if (login === "stored")
+    return [
+      `${registry} does not grant the stored credential access to ${repository}.`,
+      `Check the name of the repository and the permissions of the credential, or store another one: ${store}.`,
+    ];
+  if (login === "none")
+    return [
+      `${registry} does not allow anonymous access to ${repository}, and no credential is stored for ${registry}.`,
+      `Store a credential: ${store}.`,
+    ];
+  if (login === "not-requested")
+    return [
+      `${registry} refuses access to ${repository} and does not ask for a login.`,
+      `Check the name of the repository, and ask the operator of ${registry} who may access it.`,
+    ];
+  return [
+    `${registry} does not allow anonymous access to ${repository}. Its token server ${login.withheld_from} is not known to belong to ${registry}, so the stored credential was not sent.`,
+    `Use a registry whose token server has the host of the registry, or make the repository public.`,
+  ];
+}
+
+/** For a refusal by the target of a redirect, or of an upload address, on another host. */
+function deniedElsewhere({ registry, repository }: RepositoryRequest, { url, status }: SessionResponse) {
   return new BackplaneError(
     "registry.denied",
-    credential_used
-      ? `${registry} does not grant this credential access to ${repository}.`
-      : `${registry} requires a login for ${repository}, and no credential is stored for ${registry}.`,
-    { details: { registry, repository } },
+    `${registry} sent the request for ${repository} on to ${url.host}, which refused it with HTTP ${status}. The credential for ${registry} is never sent to another host.`,
+    {
+      fix: `Try again, because such an address can expire. If it is refused again, report it to the operator of ${registry}.`,
+      details: { registry, repository, host: url.host, status },
+    },
   );
 }

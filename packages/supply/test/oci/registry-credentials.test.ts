@@ -56,6 +56,7 @@ verifies(
     requireAuthorization(`Bearer realm="${other.origin}/token"`, "never");
     const error = await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.denied");
+    expect(error.message).toContain(`token server ${other.host} is not known to belong to ${registry.host}`);
     expect(other.requests.map(({ authorization }) => authorization)).toEqual([undefined]);
   },
 );
@@ -84,10 +85,55 @@ test("does not answer an authentication challenge from the target of a redirect"
     response.writeHead(307, { location: `${other.origin}${url.pathname}` }).end();
     return true;
   };
-  expect((await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()))).code).toBe(
-    "registry.denied",
-  );
+  const error = await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()));
+  expect(error.code).toBe("registry.denied");
+  expect(error.message).toContain(`sent the request for acme/devkit on to ${other.host}`);
+  expect(error.message).not.toContain("stored");
+  expect(error.fix).toContain("operator");
   expect(other.requests).toHaveLength(1);
+});
+
+const LOGINS: [what: string, stored: boolean, refuse: Refusal, message: string, fix: string][] = [
+  ["an anonymous token", false, "bearer", "no credential is stored", "docker login"],
+  ["an anonymous request", false, "basic", "no credential is stored", "docker login"],
+  ["a token for a credential", true, "bearer", "the stored credential", "permissions of the credential"],
+  ["a credential", true, "basic", "the stored credential", "permissions of the credential"],
+  ["a request for an anonymous token", false, "token", "no credential is stored", "docker login"],
+  ["a request for a token", true, "token", "the stored credential", "permissions of the credential"],
+  ["a request without a challenge", true, "forbidden", "does not ask for a login", "operator"],
+];
+
+type Refusal = "bearer" | "basic" | "token" | "forbidden";
+
+test.each(LOGINS)("explains a refusal of %s", async (_what, stored, refuse, message, fix) => {
+  registry.intercept = (_request, response, url) => {
+    if (url.pathname === "/token" && refuse !== "token") response.end(JSON.stringify({ token: "tok" }));
+    else if (url.pathname === "/token" || refuse === "forbidden") response.writeHead(403).end();
+    else {
+      const challenge = refuse === "basic" ? "Basic" : `Bearer realm="${registry.origin}/token"`;
+      response.writeHead(401, { "www-authenticate": challenge }).end();
+    }
+    return true;
+  };
+  const client = connect(stored ? { credentials } : {});
+  const error = await rejectionOf(client.fetchManifest(referenceTo()));
+  expect(error.code).toBe("registry.denied");
+  expect(error.message).toContain(message);
+  expect(error.fix).toContain(fix);
+});
+
+test("explains a refused request by its own login, not by that of another repository", async () => {
+  registry.putManifest(manifestWithBlobs(registry), "1.0.0");
+  const client = connect({ credentials });
+  requireAuthorization("Basic", basic);
+  await client.fetchManifest(referenceTo());
+  registry.intercept = (_request, response) => {
+    response.writeHead(403).end();
+    return true;
+  };
+  expect((await rejectionOf(client.fetchManifest(referenceTo("acme/other:1.0.0")))).message).toContain(
+    "does not ask for a login",
+  );
 });
 
 verifies(
