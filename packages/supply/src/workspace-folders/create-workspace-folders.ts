@@ -22,7 +22,7 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
     async resolve(path) {
       if (!isAbsolute(path)) throw notFound(`${path} is not an absolute path`);
       const real = await realpath(path).catch(() => null);
-      if (real === null || !(await stat(real)).isDirectory()) throw notFound(`There is no folder ${path}`);
+      if (real === null || !(await isFolder(real))) throw notFound(`There is no folder ${path}`);
       return real;
     },
     async survey(path, kind) {
@@ -65,10 +65,21 @@ async function survey(path: string, kind: WorkspaceFolder["kind"]) {
   try {
     return await surveyFolder(path, kind === "workspace" ? TOOLS_FOLDER : "");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT")
+    if (!["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    if (!(await isFolder(path))) throw notFound(`There is no folder ${path}`);
+    if (kind === "workspace" && !(await isFolder(join(path, TOOLS_FOLDER))))
       throw notFound(`${path} contains no tools folder`);
-    throw error;
+    throw new BackplaneError("workspace.changed", `A file in ${path} was removed while it was being read.`, {
+      cause: error,
+    });
   }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return await stat(path).then(
+    (info) => info.isDirectory(),
+    () => false,
+  );
 }
 
 function notFound(message: string): BackplaneError {

@@ -1,4 +1,12 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TrustedFolder } from "@backplane/contract";
@@ -50,9 +58,47 @@ test("refuses a path that is not a folder with tool files", async () => {
     message: expect.stringContaining("contains no tools/*.ts"),
   });
   rmSync(join(path, "tools"), { recursive: true });
-  await expect(folders.survey(path, "workspace")).rejects.toMatchObject({ code: "workspace.not_found" });
+  const no_tools = { code: "workspace.not_found", message: `${path} contains no tools folder.` };
+  await expect(folders.survey(path, "workspace")).rejects.toMatchObject(no_tools);
+  writeFileSync(join(path, "tools"), "");
+  await expect(folders.survey(path, "workspace")).rejects.toMatchObject(no_tools);
   symlinkSync(path, `${path}-link`);
   expect(await folders.resolve(`${path}-link`)).toBe(path);
+});
+
+test("reports a folder that no longer exists", async () => {
+  const { path, folders } = createWorkspace();
+  rmSync(path, { recursive: true });
+  for (const kind of ["workspace", "plugin"] as const)
+    await expect(folders.survey(path, kind), kind).rejects.toMatchObject({
+      code: "workspace.not_found",
+      message: `There is no folder ${path}.`,
+    });
+});
+
+test("reports a file that is removed while the folder is read as a change", async () => {
+  const { path, folders } = createWorkspace();
+  // Reading this file takes long enough to remove another one that is already listed.
+  const large = join(path, "tools/b.bin");
+  writeFileSync(large, "");
+  truncateSync(large, 24 * 1024 * 1024);
+  let error: unknown;
+  for (let delay_ms = 1; error === undefined && delay_ms < 200; delay_ms += 4) {
+    const others = ["a.ts", "z.ts"].map((name) => join(path, "tools", name));
+    for (const file of others) writeFileSync(file, "");
+    const surveyed = folders.survey(path, "plugin").then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    await new Promise((resolve) => setTimeout(resolve, delay_ms));
+    for (const file of others) rmSync(file);
+    error = await surveyed;
+    if ((error as { code?: string } | undefined)?.code === "workspace.not_found") error = undefined;
+  }
+  expect(error).toMatchObject({
+    code: "workspace.changed",
+    message: `A file in ${path} was removed while it was being read.`,
+  });
 });
 
 test("reports every kind of save until the watch is stopped", async () => {
