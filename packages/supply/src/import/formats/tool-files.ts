@@ -27,19 +27,22 @@ export const toolFiles: PackageFormat = {
   matchesNames: (names) => names.includes("tools"),
   recognizes: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
   async read(tree, listing, hints = {}) {
-    const metadata = {
-      ...(await readJson(tree, listing, PACKAGE)),
-      ...(await readJson(tree, listing, META)),
-    };
+    const meta = await readJson(tree, listing, META);
+    const metadata = { ...(await readJson(tree, listing, PACKAGE)), ...meta };
+    const fileOf = (key: string) => (Object.hasOwn(meta, key) ? META : PACKAGE);
     const name = textOf(metadata.name) ?? hints.name ?? `tools-${shortDigest(listing)}`;
     const manifest = ManifestSchema.parse({
       api_version: "vai.plugin.v1",
-      package_id: hints.package_id ?? packageIdFromName(name),
-      version: chooseVersion(metadata.version, listing, hints.changing === true),
+      package_id: hints.package_id ?? packageIdFromName(name, fileOf("name")),
+      version: chooseVersion(metadata.version, fileOf("version"), listing, hints.changing === true),
       name: name.slice(0, 120),
       description: (textOf(metadata.description) ?? "").slice(0, 4_000),
       license: (textOf(metadata.license) ?? "").slice(0, 120),
-      runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(metadata.backplane) },
+      runtime: {
+        protocol: "module.tools",
+        entrypoint: ["node"],
+        ...readPermissions(metadata.backplane, fileOf("backplane")),
+      },
       exports: [],
     });
     return { manifest, text: "", installed_at: await readInstallationDate(tree, listing) };
@@ -54,34 +57,34 @@ async function readInstallationDate(tree: string, listing: TreeListing): Promise
 }
 
 /** `@acme/notes` is acme/notes, `notes` is local/notes. */
-export function packageIdFromName(name: string): string {
+export function packageIdFromName(name: string, file = PACKAGE): string {
   const parts = name.toLowerCase().replace(/^@/, "").split("/");
   const clean = parts.map((part) => part.replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, ""));
   const id = [...(clean.length > 1 ? [] : [PUBLISHER]), ...clean.map((part) => part || "tools")].join("/");
   const parsed = PackageIdSchema.safeParse(id);
   if (parsed.success) return parsed.data;
-  throw invalid(PACKAGE, `name ${JSON.stringify(name.slice(0, 80))} cannot be converted to a package id`);
+  throw invalid(file, `name ${JSON.stringify(name.slice(0, 80))} cannot be converted to a package id`);
 }
 
 /** `"backplane": {"permissions": {…}}` in package.json has the format of `permissions` in a manifest. */
-function permissionsOf(settings: unknown): { permissions?: Permissions } {
+function readPermissions(settings: unknown, file: string): { permissions?: Permissions } {
   const permissions = (settings as { permissions?: unknown } | null | undefined)?.permissions;
   if (permissions === undefined) return {};
   const parsed = PermissionsSchema.safeParse(permissions);
   if (parsed.success) return { permissions: parsed.data };
   const [issue] = parsed.error.issues;
   throw invalid(
-    PACKAGE,
+    file,
     `backplane.permissions${issue!.path.map((part) => `.${String(part)}`).join("")}: ${issue!.message}`,
   );
 }
 
-function chooseVersion(declared: unknown, listing: TreeListing, changing: boolean): string {
+function chooseVersion(declared: unknown, file: string, listing: TreeListing, changing: boolean): string {
   if (declared === undefined) return `0.0.0-${shortDigest(listing)}`;
   const parsed = VersionSchema.safeParse(declared);
   if (parsed.success)
     return changing ? `${parsed.data.split(/[-+]/)[0]}-${shortDigest(listing)}` : parsed.data;
-  throw invalid(PACKAGE, "version must be a semantic version, such as 0.1.0");
+  throw invalid(file, "version must be a semantic version, such as 0.1.0");
 }
 
 /** Begins with a letter, because a numeric part of a version must not begin with 0. */

@@ -112,6 +112,25 @@ test("reports what is invalid in package.json", async () => {
   });
 });
 
+test("reports the file that a value comes from", async () => {
+  const invalid = {
+    version: "one",
+    name: "n".repeat(300),
+    backplane: { permissions: { network: "all" } },
+  };
+  const valid = { version: "1.0.0", name: "valid" };
+  for (const [key, value] of Object.entries(invalid))
+    for (const file of ["package.json", "install-meta.json"]) {
+      const texts = { "package.json": "{}", "install-meta.json": "{}" };
+      // A value of install-meta.json replaces that of package.json.
+      if (file === "install-meta.json") texts["package.json"] = JSON.stringify(valid);
+      await expect(
+        fromFolder({ "tools/a.ts": TOOL, ...texts, [file]: JSON.stringify({ [key]: value }) }),
+        `${key} of ${file}`,
+      ).rejects.toMatchObject({ code: "package.invalid", details: { file } });
+    }
+});
+
 test("refuses a folder `tools` without tool files", async () => {
   await expect(fromFolder({ "tools/run.sh": "", "tools/types.d.ts": "" })).rejects.toMatchObject({
     code: "package.source_invalid",
@@ -119,13 +138,9 @@ test("refuses a folder `tools` without tool files", async () => {
 });
 
 test("derives package ids from names", () => {
-  expect(["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map(packageIdFromName)).toEqual([
-    "local/notes",
-    "acme/notes",
-    "local/my-tools",
-    "acme/x/y",
-    "local/tools",
-  ]);
+  expect(
+    ["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map((name) => packageIdFromName(name)),
+  ).toEqual(["local/notes", "acme/notes", "local/my-tools", "acme/x/y", "local/tools"]);
 });
 
 test("imports the tools folder of a workspace and keeps the chosen files of an earlier version", async () => {
