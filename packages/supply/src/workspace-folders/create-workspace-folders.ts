@@ -2,11 +2,11 @@
 import { hash } from "node:crypto";
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
+import { BackplaneError, type WorkspaceFolder } from "@backplane/contract";
 import type { WorkspaceFolders } from "@backplane/ports";
 import { AGENT_PLUGIN_FILE } from "../import/agent-plugin/read-agent-plugin.ts";
 import { FORMATS } from "../import/formats/formats.ts";
-import { toolFiles } from "../import/formats/tool-files.ts";
+import { explainNestedTools, toolFiles } from "../import/formats/tool-files.ts";
 import { isAgentPlugin, readListedText } from "../import/open-content.ts";
 import { TOOLS_FOLDER } from "../import/open-package-source.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
@@ -30,9 +30,9 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       const files = listing.files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 }));
       const content = { digest: listing.digest, files };
       if (kind === "plugin" && (await isOtherPlugin(path, listing))) return { ...content, tool_files: false };
-      if (files.some((file) => file.path.startsWith("tools/") && isToolFile(file.path.slice(6)))) {
-        return { ...content, tool_files: true };
-      }
+      if (toolFiles.recognizes(listing)) return { ...content, tool_files: true };
+      const nested_tools = explainNestedTools(listing);
+      if (nested_tools !== null) throw notFound(`${path} ${nested_tools}`);
       throw notFound(
         kind === "plugin"
           ? `${path} contains no ${MANIFEST_FILE}, tools/*.ts or .js, instrument plugin or Agent Plugins`

@@ -66,6 +66,17 @@ test("refuses a path that is not a folder with tool files", async () => {
   expect(await folders.resolve(`${path}-link`)).toBe(path);
 });
 
+test("refuses a folder with tools only in folders below `tools`", async () => {
+  const { path, folders } = createWorkspace();
+  mkdirSync(join(path, "tools/sub"));
+  renameSync(join(path, "tools/a.ts"), join(path, "tools/sub/a.ts"));
+  for (const kind of ["workspace", "plugin"] as const)
+    await expect(folders.survey(path, kind), kind).rejects.toMatchObject({
+      code: "workspace.not_found",
+      message: `${path} contains tools/sub/a.ts, but only files directly in tools/ are tools; move the tools there.`,
+    });
+});
+
 test("reports a folder that no longer exists", async () => {
   const { path, folders } = createWorkspace();
   rmSync(path, { recursive: true });

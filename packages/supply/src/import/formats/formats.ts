@@ -5,7 +5,7 @@ import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { hefty } from "./hefty.ts";
 import { invalidSource, missingManifest } from "./source-errors.ts";
-import { toolFiles } from "./tool-files.ts";
+import { explainNestedTools, toolFiles } from "./tool-files.ts";
 import { vaiPlugin } from "./vai-plugin.ts";
 
 export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
@@ -15,8 +15,12 @@ export function packageFormatOf(listing: TreeListing): PackageFormat {
   if (format !== undefined) return format;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
   const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
-  if (nested === undefined) throw missingManifest("The source", paths);
-  throw invalidSource(
-    `The source contains ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
-  );
+  if (nested !== undefined)
+    throw invalidSource(
+      `The source contains ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
+    );
+  const nested_tools = explainNestedTools(listing);
+  throw nested_tools === null
+    ? missingManifest("The source", paths)
+    : invalidSource(`The source ${nested_tools}`);
 }

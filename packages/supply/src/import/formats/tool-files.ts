@@ -6,6 +6,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { basename, dirname } from "node:path/posix";
 import { BackplaneError, isObject, isToolFile, type Permissions } from "@backplane/contract";
 import {
   ManifestSchema,
@@ -16,6 +17,7 @@ import {
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 
+const TOOLS = "tools";
 const META = "install-meta.json";
 const PACKAGE = "package.json";
 const MAX_META_BYTES = 256 * 1024;
@@ -24,8 +26,8 @@ const PUBLISHER = "local";
 export const toolFiles: PackageFormat = {
   name: "tool files",
   starts_own_program: true,
-  matchesNames: (names) => names.includes("tools"),
-  recognizes: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
+  matchesNames: (names) => names.includes(TOOLS),
+  recognizes: ({ files }) => files.some(({ path }) => dirname(path) === TOOLS && isToolFile(basename(path))),
   async read(tree, listing, hints = {}) {
     const meta = await readJson(tree, listing, META);
     const metadata = { ...(await readJson(tree, listing, PACKAGE)), ...meta };
@@ -48,6 +50,20 @@ export const toolFiles: PackageFormat = {
     return { manifest, text: "", installed_at: await readInstallationDate(tree, listing) };
   },
 };
+
+/**
+ * Explains why a source without tools is not a package of tool files: the host loads only the files directly in tools/.
+ * Null if no folder below it looks like one of tools.
+ */
+export function explainNestedTools({ files }: TreeListing): string | null {
+  const nested = files.find(
+    ({ path }) =>
+      path.startsWith(`${TOOLS}/`) && !path.includes("/node_modules/") && isToolFile(basename(path)),
+  );
+  return nested === undefined
+    ? null
+    : `contains ${nested.path}, but only files directly in ${TOOLS}/ are tools; move the tools there`;
+}
 
 /** When the plugin was first installed on any machine, according to its own install-meta.json (tools.precedence). */
 async function readInstallationDate(tree: string, listing: TreeListing): Promise<string | null> {

@@ -137,6 +137,17 @@ test("refuses a folder `tools` without tool files", async () => {
   });
 });
 
+test("refuses tools that are only in folders below `tools`, and ignores them next to a tool", async () => {
+  const nested = { "tools/sub/a.ts": TOOL, "tools/node_modules/x/index.js": "" };
+  await expect(fromFolder(nested)).rejects.toMatchObject({
+    code: "package.source_invalid",
+    message:
+      "The source contains tools/sub/a.ts, but only files directly in tools/ are tools; move the tools there.",
+  });
+  const { manifest } = await fromFolder({ "tools/b.ts": TOOL });
+  expect(manifest.runtime.protocol).toBe("module.tools");
+});
+
 test("derives package ids from names", () => {
   expect(
     ["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map((name) => packageIdFromName(name)),
