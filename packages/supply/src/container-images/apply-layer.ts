@@ -6,7 +6,7 @@ import { createGunzip, createZstdDecompress } from "node:zlib";
 import { BackplaneError, codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Header } from "tar-stream";
 import { prepend, readHead } from "../archive/inflate.ts";
-import { unsafe } from "../archive/unsafe.ts";
+import { unsafeImage } from "../archive/unsafe.ts";
 import { writeAll } from "../files/write-all.ts";
 import type { ImageLimits } from "./image-limits.ts";
 import type { ImageTree, StoredContent } from "./image-tree.ts";
@@ -45,7 +45,7 @@ export async function applyLayer(
     for await (const entry of extract) {
       bytes_outside_files = 0;
       if (++spool.entries > limits.entries)
-        throw unsafe("too-many-entries", `the image has more than ${limits.entries} entries`);
+        throw unsafeImage("too-many-entries", `the image has more than ${limits.entries} entries`);
       const content = contentOf(entry as unknown as AsyncIterable<Uint8Array>);
       await applyEntry(tree, layer, entry.header, content, spool);
       // An entry that is not a file may have content too.
@@ -56,10 +56,10 @@ export async function applyLayer(
     for await (const chunk of decompress(bytes)) {
       spool.unpacked += chunk.length;
       if (spool.unpacked > limits.unpacked_bytes)
-        throw unsafe("too-large", `the image unpacks to more than ${limits.unpacked_bytes} bytes`);
+        throw unsafeImage("too-large", `the image unpacks to more than ${limits.unpacked_bytes} bytes`);
       bytes_outside_files += chunk.length;
       if (bytes_outside_files > limits.header_bytes)
-        throw unsafe(
+        throw unsafeImage(
           "extended-header",
           `a layer has more than ${limits.header_bytes} consecutive bytes that do not belong to a file`,
         );
@@ -87,7 +87,7 @@ async function applyEntry(
 ): Promise<void> {
   if (tree.applyWhiteout(name, layer)) return;
   if (Object.keys(pax ?? {}).some((key) => key.startsWith("GNU.sparse")))
-    throw unsafe("sparse", "it is a sparse file", name);
+    throw unsafeImage("sparse", "it is a sparse file", name);
   if (type === "directory") return tree.addFolder(name, layer);
   if (type === "symlink") return tree.addLink(name, linkname ?? "", layer);
   if (type === "link") return tree.addHardLink(name, linkname ?? "", layer);
@@ -102,7 +102,7 @@ async function applyEntry(
   }
   // The sandbox has its own /dev, whatever the image contains there.
   if (/^(?:\.?\/)?dev\//.test(name)) return;
-  throw unsafe("device", `it is a ${type ?? "file of an unknown type"}`, name);
+  throw unsafeImage("device", `it is a ${type ?? "file of an unknown type"}`, name);
 }
 
 const CHUNK_BYTES = 256 * 1024;
@@ -149,5 +149,5 @@ async function* decompress(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
 function toLayerError(error: unknown): unknown {
   const { code = "" } = error as { code?: string };
   if (/^E[A-Z]+$/.test(code)) return error;
-  return unsafe("garbage", "a layer cannot be read as a tar archive", undefined, error);
+  return unsafeImage("garbage", "a layer cannot be read as a tar archive", undefined, error);
 }

@@ -3,7 +3,7 @@
  * file. A layer is untrusted and can contain any path, even one through symbolic links of a lower layer. Links are
  * followed inside the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
  */
-import { unsafe } from "../archive/unsafe.ts";
+import { unsafeImage } from "../archive/unsafe.ts";
 import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
 
 export interface StoredContent {
@@ -64,7 +64,7 @@ export class ImageTree {
 
   addLink(path: string, target: string, layer: number): void {
     if (target === "" || Buffer.byteLength(target) > MAX_PATH_BYTES || /\p{Cc}/u.test(target))
-      throw unsafe("symlink", "the target of its link is not a path", path);
+      throw unsafeImage("symlink", "the target of its link is not a path", path);
     this.#addNode(path, { kind: "link", layer, target });
   }
 
@@ -75,7 +75,11 @@ export class ImageTree {
     const folder = this.find(parts);
     const node = name === undefined || folder?.kind !== "folder" ? undefined : folder.children.get(name);
     if (node === undefined || node.kind === "folder")
-      throw unsafe("hard-link", `it is a hard link to ${JSON.stringify(target)}, which is not a file`, path);
+      throw unsafeImage(
+        "hard-link",
+        `it is a hard link to ${JSON.stringify(target)}, which is not a file`,
+        path,
+      );
     this.#addNode(path, { ...node, layer });
   }
 
@@ -93,7 +97,7 @@ export class ImageTree {
     // Metadata of aufs, which is not part of the image.
     if (hidden.startsWith(WHITEOUT)) return true;
     if (hidden === "" || hidden === "." || hidden === "..")
-      throw unsafe("whiteout", "it is a whiteout without a name", path);
+      throw unsafeImage("whiteout", "it is a whiteout without a name", path);
     const known = parent?.kind === "folder" ? parent.children.get(hidden) : undefined;
     if (known !== undefined && parent?.kind === "folder") {
       if (known.layer < layer && !containsLayer(known, layer)) parent.children.delete(hidden);
@@ -115,7 +119,7 @@ export class ImageTree {
   #addNode(path: string, node: ImageNode): void {
     const parts = partsOf(path);
     const name = parts.pop();
-    if (name === undefined) throw unsafe("path-form", "it would replace the root folder", path);
+    if (name === undefined) throw unsafeImage("path-form", "it would replace the root folder", path);
     this.#setChild(this.#makeFolder(parts, node.layer, path), name, node);
   }
 
@@ -123,17 +127,20 @@ export class ImageTree {
   #setChild(folder: ImageFolder, name: string, node: ImageNode): void {
     const { entries, text_bytes } = this.#limits;
     if (++this.#nodes > entries)
-      throw unsafe("too-many-entries", `the image has more than ${entries} entries`);
+      throw unsafeImage("too-many-entries", `the image has more than ${entries} entries`);
     this.#text += Buffer.byteLength(name) + (node.kind === "link" ? Buffer.byteLength(node.target) : 0);
     if (this.#text > text_bytes)
-      throw unsafe("names-too-long", `the names of the image have more than ${text_bytes} bytes in total`);
+      throw unsafeImage(
+        "names-too-long",
+        `the names of the image have more than ${text_bytes} bytes in total`,
+      );
     folder.children.set(name, node);
   }
 
   #makeFolder(parts: readonly string[], layer: number, path: string): ImageFolder {
     const node = this.#walk(parts, layer);
     if (node?.kind === "folder") return node;
-    throw unsafe("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
+    throw unsafeImage("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
   }
 
   /** Creates missing folders if a layer is given. */
@@ -144,7 +151,11 @@ export class ImageTree {
     for (let part = remaining.shift(); part !== undefined; part = remaining.shift()) {
       const folder = ancestors.at(-1)!;
       if (++this.#steps > this.#limits.steps)
-        throw unsafe("too-many-links", "the paths of the image lead through too many links", parts.join("/"));
+        throw unsafeImage(
+          "too-many-links",
+          "the paths of the image lead through too many links",
+          parts.join("/"),
+        );
       if (part === "" || part === ".") continue;
       if (part === "..") {
         if (ancestors.length > 1) ancestors.pop();
@@ -159,7 +170,11 @@ export class ImageTree {
       if (next.kind === "folder") {
         // Links can lead deeper than the path itself suggests.
         if (ancestors.push(next) > MAX_PARTS)
-          throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, parts.join("/"));
+          throw unsafeImage(
+            "path-too-deep",
+            `it is nested deeper than ${MAX_PARTS} folders`,
+            parts.join("/"),
+          );
       } else if (next.kind === "file") return remaining.length === 0 ? next : undefined;
       else {
         if (++hops > MAX_HOPS) return undefined;
@@ -174,15 +189,15 @@ export class ImageTree {
 /** Splits a path of an archive, which may begin with `/` or `./`. */
 export function partsOf(path: string): string[] {
   if (Buffer.byteLength(path) > MAX_PATH_BYTES)
-    throw unsafe("path-too-long", `its path is longer than ${MAX_PATH_BYTES} bytes`, path);
+    throw unsafeImage("path-too-long", `its path is longer than ${MAX_PATH_BYTES} bytes`, path);
   if (/[\p{Cc}\u2028\u2029]/u.test(path))
-    throw unsafe("control-character", "its name contains a control character", path);
+    throw unsafeImage("control-character", "its name contains a control character", path);
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
-  if (parts.includes("..")) throw unsafe("path-traversal", 'its path contains ".."', path);
+  if (parts.includes("..")) throw unsafeImage("path-traversal", 'its path contains ".."', path);
   if (parts.length > MAX_PARTS)
-    throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
+    throw unsafeImage("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
   if (parts.some((part) => Buffer.byteLength(part) > MAX_PART_BYTES))
-    throw unsafe("name-too-long", `a part of its path is longer than ${MAX_PART_BYTES} bytes`, path);
+    throw unsafeImage("name-too-long", `a part of its path is longer than ${MAX_PART_BYTES} bytes`, path);
   return parts;
 }
 

@@ -5,7 +5,7 @@
 import { chmod, type FileHandle, mkdir, open, readFile, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { unsafe } from "../archive/unsafe.ts";
+import { unsafeImage } from "../archive/unsafe.ts";
 import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
 import { type ImageTree, partsOf } from "./image-tree.ts";
 
@@ -43,10 +43,13 @@ export async function writeRoot(
       partsOf(path);
       text += Buffer.byteLength(path);
       if (text > text_bytes)
-        throw unsafe("names-too-long", `the paths of the image have more than ${text_bytes} bytes in total`);
+        throw unsafeImage(
+          "names-too-long",
+          `the paths of the image have more than ${text_bytes} bytes in total`,
+        );
       if (node.kind === "file") expanded += node.content.size;
       if (expanded > unpacked_bytes)
-        throw unsafe("too-large", `the files of the image have more than ${unpacked_bytes} bytes`, path);
+        throw unsafeImage("too-large", `the files of the image have more than ${unpacked_bytes} bytes`, path);
       if (node.kind === "folder") entries.push([path, "folder"]);
       else if (node.kind === "link") entries.push([path, "link", node.target]);
       else {

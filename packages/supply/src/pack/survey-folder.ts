@@ -4,7 +4,7 @@ import { lstat, open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createNameLedger, MAX_PARTS, safePath } from "../archive/entry-rules.ts";
 import { UNPACK_LIMITS } from "../archive/limits.ts";
-import { unsafe } from "../archive/unsafe.ts";
+import { unsafeFolder } from "../archive/unsafe.ts";
 import { type CredentialCheck, createCredentialCheck } from "../credentials/scan-credentials.ts";
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
 
@@ -19,17 +19,17 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
   const development = await findDevelopmentPackages(dir);
   const ignores: Ignores = (path, isFolder) => development.has(path) || ignoredByFile(path, isFolder);
   const paths = await walk(dir, part, ignores);
-  const ledger = createNameLedger();
+  const ledger = createNameLedger(unsafeFolder);
   const files: TreeFile[] = [];
   const credentials = createCredentialCheck();
   let total = 0;
   for (const path of paths) {
-    ledger.add(safePath(path, false), "file");
+    ledger.add(safePath(path, false, unsafeFolder), "file");
     const file = await readFileInfo(dir, path, credentials);
     files.push(file);
     total += file.size;
     if (total > UNPACK_LIMITS.unpacked_bytes) {
-      throw unsafe("too-large", `the folder has more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
+      throw unsafeFolder("too-large", `the folder has more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
     }
   }
   credentials.assertNone("folder");
@@ -42,7 +42,7 @@ async function ignoreText(dir: string): Promise<string> {
   const info = await lstat(file).catch(() => null);
   if (info === null) return "";
   if (!info.isFile() || info.size > MAX_IGNORE_BYTES) {
-    throw unsafe(
+    throw unsafeFolder(
       "special-file",
       `it is not a regular file of at most ${MAX_IGNORE_BYTES} bytes`,
       IGNORE_FILE,
@@ -57,14 +57,14 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
     const path = below === "" ? entry.name : `${below}/${entry.name}`;
     // Also bounds the time that matching a pattern takes, see ignore-file.ts.
     if (path.split("/").length > MAX_PARTS) {
-      throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
+      throw unsafeFolder("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
     }
     if (ignores(path, entry.isDirectory())) continue;
     if (entry.isDirectory()) paths.push(...(await walk(dir, path, ignores)));
     else if (entry.isFile()) paths.push(path);
     else {
       const linked = entry.isSymbolicLink() && path.split("/").includes("node_modules");
-      throw unsafe(
+      throw unsafeFolder(
         "special-file",
         linked
           ? `it is a link to a package (npm workspace, pnpm); bundle the plugin, or install its dependencies with npm install --install-links`
@@ -73,7 +73,7 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
       );
     }
     if (paths.length > UNPACK_LIMITS.entries) {
-      throw unsafe(
+      throw unsafeFolder(
         "too-many-entries",
         `the folder has more than ${UNPACK_LIMITS.entries} files; bundle its dependencies, or list files in ${IGNORE_FILE}`,
       );
@@ -87,7 +87,7 @@ async function readFileInfo(dir: string, path: string, credentials: CredentialCh
   try {
     const { mode, size } = await handle.stat();
     if (size > UNPACK_LIMITS.file_bytes) {
-      throw unsafe("file-too-large", `it is larger than ${UNPACK_LIMITS.file_bytes} bytes`, path);
+      throw unsafeFolder("file-too-large", `it is larger than ${UNPACK_LIMITS.file_bytes} bytes`, path);
     }
     const scan = credentials.scan(path);
     const sum = createHash("sha256");

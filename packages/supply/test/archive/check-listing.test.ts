@@ -18,6 +18,10 @@ test.each([
   ["a path that leaves the tree", [file("../a")], "path-traversal"],
 ])("refuses %s", (_what, files, rule) => {
   expect(() => checkListing(files, LIMITS)).toThrow(
-    expect.objectContaining({ code: "package.unsafe", details: expect.objectContaining({ rule }) }),
+    expect.objectContaining({
+      code: "package.unsafe",
+      message: expect.stringMatching(/^The package was refused: /),
+      details: expect.objectContaining({ rule }),
+    }),
   );
 });

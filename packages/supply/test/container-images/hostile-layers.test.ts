@@ -153,6 +153,7 @@ verifies("source.image", "refuses hostile layers", async () => {
   for (const [label, rule, entries] of HOSTILE)
     await expect(applyLayers(entries), label).rejects.toMatchObject({
       code: "package.unsafe",
+      message: expect.stringMatching(/^The container image was refused: /) as string,
       details: { rule },
     });
   await expect(applyLayers(Buffer.from("not a tar at all".repeat(100)))).rejects.toMatchObject({

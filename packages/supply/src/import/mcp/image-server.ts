@@ -8,7 +8,7 @@ import { join, posix } from "node:path";
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import type { Operation } from "@backplane/ports";
-import { unsafe } from "../../archive/unsafe.ts";
+import { unsafeImage } from "../../archive/unsafe.ts";
 import { readSpool } from "../../container-images/apply-layer.ts";
 import { IMAGE_FILE, type ImageFile } from "../../container-images/image-file.ts";
 import { formatImageReference, parseImageReference } from "../../container-images/image-reference.ts";
@@ -219,17 +219,17 @@ function locateProgram(
 function prepareRoot(tree: ImageTree, workdir: string): void {
   const layer = Number.MAX_SAFE_INTEGER;
   if (tree.root.children.has("sandbox"))
-    throw unsafe("reserved-name", "the image has a folder that is reserved for the sandbox", "sandbox");
+    throw unsafeImage("reserved-name", "the image has a folder that is reserved for the sandbox", "sandbox");
   if (tree.root.children.size > MAX_TOP_ENTRIES)
-    throw unsafe(
+    throw unsafeImage(
       "too-many-entries",
       `the image has more than ${MAX_TOP_ENTRIES} files and folders at its top level, each of which is mounted`,
     );
   const etc = tree.root.children.get("etc");
-  if (etc !== undefined && etc.kind !== "folder") throw unsafe("symlink", "it is not a folder", "etc");
+  if (etc !== undefined && etc.kind !== "folder") throw unsafeImage("symlink", "it is not a folder", "etc");
   for (const name of REPLACED_FILES) tree.addFile(`etc/${name}`, false, { offset: 0, size: 0 }, layer);
   if (partsOf(workdir).length > 0 && tree.find(partsOf(workdir)) === undefined)
     tree.addFolder(workdir, layer);
   if (tree.find(partsOf(workdir))?.kind !== "folder")
-    throw unsafe("file-and-folder", "it is not a folder", workdir);
+    throw unsafeImage("file-and-folder", "it is not a folder", workdir);
 }
