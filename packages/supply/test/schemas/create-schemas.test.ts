@@ -1,4 +1,4 @@
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -14,7 +14,10 @@ await bundlePrograms(folder, {
 });
 const bundled = pathToFileURL(join(folder, "schema-worker.js"));
 const schemas = createSchemas({ worker: bundled });
-afterAll(() => schemas.close());
+afterAll(async () => {
+  await schemas.close();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 let count = 0;
 const check = async (schema: unknown, value: unknown) =>
@@ -162,11 +165,11 @@ describe("refuses a schema that cannot be used:", () => {
     ["a reference to a file", { $ref: "file:///etc/passwd" }, "points outside"],
     ["an invalid keyword", { required: "a" }, "schema is invalid"],
     ["look-around", { pattern: "(?=a)b" }, "look-around and back-references are not supported"],
-    ["a broken pattern", { patternProperties: { "(": true } }, "(("],
+    ["a broken pattern", { patternProperties: { "(": true } }, "missing closing )"],
   ])("%s", async (_name, schema, reason) => {
     const error = await refusalOf(schema);
     expect(error.code).toBe("package.schema");
-    if (reason !== "((") expect(error.message).toContain(reason);
+    expect(error.message).toContain(reason);
   });
 });
 
