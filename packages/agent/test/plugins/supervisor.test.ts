@@ -211,6 +211,9 @@ test("counts the exit of a process with many calls in flight as one failure", as
   expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([]);
 });
 
+/** No other timer has this time. */
+const RESTART_MS = 12_345;
+
 test("does not start a removed plugin again when its restart or its load was queued behind the removal", async () => {
   const unloading = Promise.withResolvers<void>();
   const fixture = await createTestPlugins(
@@ -220,24 +223,37 @@ test("does not start a removed plugin again when its restart or its load was que
         origin: "installed",
       });
     },
-    { timeouts: { restart_ms: 1 } },
+    { timeouts: { restart_ms: RESTART_MS } },
   );
-  const { system, loader } = fixture;
-  // The removal waits, and meanwhile the restart is queued behind it.
+  const { system, loader, clock } = fixture;
+  const restarts: (() => void)[] = [];
+  const after = clock.after.bind(clock);
+  clock.after = (ms, run) => {
+    if (ms !== RESTART_MS) return after(ms, run);
+    restarts.push(run);
+    return { stop() {} };
+  };
+  const removing = Promise.withResolvers<void>();
   const removing_files = Promise.withResolvers<void>();
   const remove = loader.remove.bind(loader);
   loader.remove = async (name) => {
-    if (name === "crashing") await removing_files.promise;
+    if (name === "crashing") {
+      removing.resolve();
+      await removing_files.promise;
+    }
     await remove(name);
   };
   loader.kill("crashing");
+  await until(() => restarts.length === 1);
   const removed = system.facade.remove(admin, "crashing");
+  await removing.promise;
+  // The restart is queued behind the removal, which waits.
+  restarts[0]!();
   const base = system.facade.remove(admin, "base");
   await until(() => fixture.status("base") === "unloading");
   const reloaded = codeOfRejected(system.facade.reload(admin, "base"));
   const enabled = fixture.set({ "plugin.base.enabled": true });
   unloading.resolve();
-  await new Promise((resolve) => setTimeout(resolve, 20));
   removing_files.resolve();
   await Promise.all([removed, base, enabled]);
   expect(await reloaded).toBe("plugin.not_found");
