@@ -375,13 +375,13 @@ test.each(REVISIONS)("%s: tells the server that a request was cancelled", async 
   const request = { ...describeRequest(test_runner, behaviour), method: "resources/read" };
   const stop = new AbortController();
   const operation = { signal: stop.signal, report: () => {} };
-  await test_runner.runner.request!({ ...request, params: { uri: "a://x" } }, NO_CALLER, operation);
+  // The server announces a change as soon as it has the request.
+  test_runner.runner.onNotification!(() => stop.abort());
   const hanging = test_runner.runner.request!(
     { ...request, params: { uri: "a://hangs" } },
     NO_CALLER,
     operation,
   );
-  setTimeout(() => stop.abort(), 50);
   await expect(hanging).rejects.toMatchObject({ code: "request.cancelled" });
   const { result } = await test_runner.run(mcp(behaviour, "cancelled"));
   expect(JSON.parse(text(result))).toEqual([{ requestId: expect.any(Number), reason: "cancelled" }]);
