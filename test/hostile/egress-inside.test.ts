@@ -20,7 +20,7 @@ async function runInside(
 
 verifies(
   "sandbox.net",
-  "reaches only allowed hosts, by proxy and by clients that ignore the proxy variables",
+  "reaches only allowed hosts, through the proxy and with clients that ignore the proxy variables",
   async () => {
     const { port, hits } = await startUpstream();
     const abstract = `backplane-${process.pid}-${Math.random().toString(36).slice(2)}`;

@@ -33,7 +33,7 @@ async function tape(session_id: string): Promise<Message[]> {
 const pending = async () =>
   (await chat.gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
 
-test("explains how to sign in, and continues automatically once a sign-in link was opened", async () => {
+test("explains how to sign in, and continues automatically once a sign-in link is opened", async () => {
   const visited = await visit(chat.browser, chat.gateway, { signed_in: false });
   onTestFinished(() => visited.close());
   await visited.page.waitForSelector("#signed-out:visible");

@@ -1,6 +1,6 @@
 /**
- * Selects the model for a call: the active instance and its configuration, cached until the configuration is read
- * again.
+ * Selects the provider instance and the model for a call or for embeddings: the named instance, or the active one.
+ * Instances are cached until the configuration is read again.
  */
 
 import { COMPACTION_LIMITS, type Json, type ProviderInstance } from "@backplane/contract";

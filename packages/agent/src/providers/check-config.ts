@@ -1,6 +1,6 @@
 /**
  * Checks an instance's fields against the schema of its plugin before they are written. Required fields may
- * be missing, because instances are created first and completed later; health reports the missing fields. An
+ * be missing, because instances are created first and completed later; the plugin's health check can report them. An
  * empty string selects the default of a field. Messages never contain a value, because it may be a secret.
  */
 

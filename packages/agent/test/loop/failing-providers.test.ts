@@ -70,7 +70,7 @@ verifies(
     const errors = fixture.events.filter(
       ({ kind, payload }) => kind === "plugin.error" && payload.name === "broken",
     );
-    // Three failures in a row unload a plugin, so one message must not cause them.
+    // Three failures in a row unload a plugin, so one failed message must count as one failure.
     expect(errors).toHaveLength(1);
     await fixture.kernel.config.set(admin, { provider: "silent" });
     const turn = fixture.say("hello", "s2");

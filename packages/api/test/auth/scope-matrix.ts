@@ -5,7 +5,7 @@ import type { KeyScope } from "@backplane/contract";
 export const CREDENTIAL_KINDS = [
   "nobody",
   /** A key of the project with every scope except the required one. */
-  "unscoped",
+  "missing_scope",
   "otherProject",
   "project",
   "projectAdmin",
@@ -16,7 +16,8 @@ export const CREDENTIAL_KINDS = [
 export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 
 /**
- * - own: creates in the caller's own scope, so every caller with the scope may use it.
+ * - own: creates an object in the caller's own project or org, so every caller with the required key scope may send
+ *   the request.
  * - project: an object of one project. org: an object that serves every project. named: like org, but found by its name
  *   inside an org, so another org's credential refers to its own object.
  * - default: serves every org and is changed by a credential of the default org. host: belongs to no org.

@@ -12,7 +12,7 @@ afterAll(() => api.close());
 
 verifies(
   "bind.scope",
-  "responds to ids of another project with the same bytes as to unknown ids",
+  "responds to ids of another project or org with the same bytes as to unknown ids",
   async () => {
     const other_project = { "backplane-project": "proj_other" };
     const folder = writeSamplePackage(api.home);
@@ -61,7 +61,7 @@ verifies(
       expect({ ...existing.headers, date: 0 }).toEqual({ ...nowhere.headers, date: 0 });
     }
 
-    // A conditional request reveals no more than the id does.
+    // A conditional request reveals no more than an unconditional one.
     for (const method of ["PATCH", "DELETE"]) {
       for (const tag of ['"1"', '"99"', '"1", "2"', "*"]) {
         const ask = (id: string) =>

@@ -100,7 +100,7 @@ describe("usage errors", () => {
     [["stop"], "down", "backplane down --help"],
     [["install", "x"], "plugin install", "backplane plugin install --help"],
     [["secret", "rm", "x"], "remove", "backplane secret remove --help"],
-  ])("%j suggests the command with another name", async (argv, name, fix) => {
+  ])("%j suggests the equivalent command", async (argv, name, fix) => {
     const { err } = await backplane(argv);
     expect(err).toContain(
       `Unknown command '${argv.at(argv[0] === "secret" ? 1 : 0)}' (Did you mean ${name}?)`,
@@ -108,12 +108,12 @@ describe("usage errors", () => {
     expect(err).toContain(`fix: ${fix}\n`);
   });
 
-  test("suggests the scheme of a URL without one", async () => {
+  test("suggests a scheme for a URL that has none", async () => {
     const { err } = await backplane(["status", "--url", "127.0.0.1:7421", "--token", "bpa_none"]);
     expect(err).toContain("fix: --url http://127.0.0.1:7421\n");
   });
 
-  test("explains why a file of input cannot be read", async () => {
+  test("explains why an input file cannot be read", async () => {
     const { err } = await backplane(["invoke", "x", "--input", "@missing.json"], { cwd: home });
     expect(err).toContain("Cannot read missing.json (--input): the file does not exist.");
   });

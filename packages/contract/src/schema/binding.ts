@@ -42,8 +42,9 @@ const SecretVariableSchema = z
 export const BindingPolicySchema = z.strictObject({
   timeout_ms: z.int().min(1).max(86_400_000).optional(),
   /**
-   * `always`: every call needs approval, whatever allow rules exist. `never`: no call needs approval, up to the risk
-   * that the policy's lasting_approvals permits; only an owner or admin can set it.
+   * `always`: no allow rule applies; only an answer for the session covers repeated calls, and only with the same
+   * arguments. `never`: no call needs approval, up to the risk that the policy's lasting_approvals permits; only an
+   * owner or admin can set it.
    */
   approval: z.enum(["never", "always"]).optional(),
   approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).optional(),
@@ -54,7 +55,7 @@ export const BindingPolicySchema = z.strictObject({
   class: z.enum(EXECUTION_CLASSES).optional(),
   /** Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. */
   secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
-  /** Lets tools that require the host run on the gateway's machine without a sandbox. Only an admin can set it. */
+  /** Lets tools that require the host run on the gateway's machine without a sandbox. Only the admin token can set it. */
   host_target: z.boolean().optional(),
   /** Lets the org's model answer sampling requests from an MCP server if the calling client does not. */
   sampling: z

@@ -158,7 +158,7 @@ export const RULE_COVERAGES = ["tool", "server"] as const;
 export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
 export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
 
-/** The highest risk that an allow rule can cover. Unknown counts as high, and a critical call always needs approval. */
+/** The highest risk that an allow rule can cover. Unknown counts as high, and no allow rule covers a critical call. */
 export const RULE_RISKS = ["low", "medium", "high"] as const;
 export type RuleRisk = (typeof RULE_RISKS)[number];
 

@@ -1,6 +1,6 @@
 /**
  * Permissions that outlast one call: answers for a session, allow rules, and bindings that never require approval.
- * The policy's `lasting_approvals` limits all of them, and a critical call needs approval every time.
+ * The policy's `lasting_approvals` limits all of them, and none of them covers a critical call.
  */
 import {
   type AnswerCoverage,
@@ -93,7 +93,10 @@ export function findLastingRefusal(
   const { lasting_approvals } = policy.document;
   if (!tolerates(lasting_approvals, risk)) {
     return risk === "critical"
-      ? { message: `${item.id} is critical, and a critical call always needs approval.`, fix: ANSWER_ONCE }
+      ? {
+          message: `This call to ${item.id} is critical, and no lasting approval covers a critical call.`,
+          fix: ANSWER_ONCE,
+        }
       : {
           message: `The risk of this call to ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
           fix: `${ANSWER_ONCE} An admin can change the policy: backplane policy set lasting_approvals full`,
@@ -104,12 +107,12 @@ export function findLastingRefusal(
     return { message: "An answer for a session covers one tool.", fix: "Answer with covers = tool." };
   if (originOf(bound) === "core")
     return {
-      message: `${item.id} is a tool of the gateway itself, so every call to it needs approval.`,
+      message: `${item.id} is a tool of the gateway itself, so an answer can cover only the same arguments in this session.`,
       fix: ANSWER_ONCE,
     };
   if (bound.binding.policy.approval === "always")
     return {
-      message: `The binding ${bound.binding.binding_id} requires approval of every call.`,
+      message: `The binding ${bound.binding.binding_id} requires approval, so an answer can cover only the same arguments in this session.`,
       fix: `To leave it to the policy: backplane binding set ${bound.binding.binding_id} --approval default`,
     };
   if (covers === "server" && requiresApproval(plan))

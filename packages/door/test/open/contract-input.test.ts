@@ -29,7 +29,7 @@ function omitField(value: JsonObject, name: string): JsonObject {
 }
 
 describe("a direct call to a hook", () => {
-  test("is refused without a complete event of a type that the hook receives, with a hint at `hook test`", async () => {
+  test("is refused without a complete event of a type that the hook receives, and suggests `hook test`", async () => {
     const fixture = await createInputKernel();
     const event = buildCompleteEvent("run.completed");
     const cases: [Json, string[]][] = [
@@ -77,7 +77,7 @@ describe("a direct call to a hook", () => {
   });
 });
 
-test("delivers a queued event although the hook no longer subscribes to its type", async () => {
+test("delivers a queued event even if the hook no longer subscribes to its type", async () => {
   const fixture = await createTestKernel();
   const first = manifest([toolExport("echo"), hookExport("notify", ["invocation.settled"])]);
   await fixture.bind(first, { export_id: "echo" });

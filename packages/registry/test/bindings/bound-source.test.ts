@@ -106,36 +106,40 @@ const bindServer = (
     ...more,
   });
 
-verifies("sec.credential-destination", "moves no binding to an image of another registry", async () => {
-  const fixture = await createTestKernel();
-  await fixture.kernel.secrets.put(admin, "token", "value-of-the-token");
-  await installImage(fixture, "x.test/acme/server", "1.0.0");
-  await installImage(fixture, "y.test/other/acme/server", "2.0.0");
-  await installImage(fixture, "x.test/acme/server", "3.0.0");
-  const bound = await bindServer(fixture, "1.0.0", { secrets: { token: "secret://org_local/token" } });
-  const refused = { code: "binding.conflict", details: { from: "image:x.test/acme/server" } };
-  const { bindings } = fixture.kernel;
-  const to_other = { package_id: "acme/server", package_version: "2.0.0" };
-  await expect(bindServer(fixture, "2.0.0")).rejects.toMatchObject(refused);
-  await expect(bindServer(fixture, "2.0.0", { rollout: { traffic_percent: 10 } })).rejects.toMatchObject(
-    refused,
-  );
-  await expect(bindings.upgrade(admin, to_other)).rejects.toMatchObject(refused);
-  await expect(bindings.upgrade(admin, { ...to_other, percent: 10 })).rejects.toMatchObject(refused);
-  await expect(
-    bindings.patch(admin, bound.binding_id, { package_version: "2.0.0" }, undefined),
-  ).rejects.toMatchObject(refused);
-  expect(await bindings.get(admin, bound.binding_id)).toMatchObject({
-    package_version: "1.0.0",
-    generation: 1,
-  });
-  expect(await bindServer(fixture, "3.0.0")).toMatchObject({ binding_id: bound.binding_id });
-  // A new binding has none of the secrets.
-  await bindings.remove(admin, bound.binding_id);
-  expect(await bindServer(fixture, "2.0.0")).toMatchObject({ generation: 1, secrets: {} });
-});
+verifies(
+  "sec.credential-destination",
+  "does not move a binding to an image from another registry",
+  async () => {
+    const fixture = await createTestKernel();
+    await fixture.kernel.secrets.put(admin, "token", "value-of-the-token");
+    await installImage(fixture, "x.test/acme/server", "1.0.0");
+    await installImage(fixture, "y.test/other/acme/server", "2.0.0");
+    await installImage(fixture, "x.test/acme/server", "3.0.0");
+    const bound = await bindServer(fixture, "1.0.0", { secrets: { token: "secret://org_local/token" } });
+    const refused = { code: "binding.conflict", details: { from: "image:x.test/acme/server" } };
+    const { bindings } = fixture.kernel;
+    const to_other = { package_id: "acme/server", package_version: "2.0.0" };
+    await expect(bindServer(fixture, "2.0.0")).rejects.toMatchObject(refused);
+    await expect(bindServer(fixture, "2.0.0", { rollout: { traffic_percent: 10 } })).rejects.toMatchObject(
+      refused,
+    );
+    await expect(bindings.upgrade(admin, to_other)).rejects.toMatchObject(refused);
+    await expect(bindings.upgrade(admin, { ...to_other, percent: 10 })).rejects.toMatchObject(refused);
+    await expect(
+      bindings.patch(admin, bound.binding_id, { package_version: "2.0.0" }, undefined),
+    ).rejects.toMatchObject(refused);
+    expect(await bindings.get(admin, bound.binding_id)).toMatchObject({
+      package_version: "1.0.0",
+      generation: 1,
+    });
+    expect(await bindServer(fixture, "3.0.0")).toMatchObject({ binding_id: bound.binding_id });
+    // A new binding has none of the secrets.
+    await bindings.remove(admin, bound.binding_id);
+    expect(await bindServer(fixture, "2.0.0")).toMatchObject({ generation: 1, secrets: {} });
+  },
+);
 
-test("only an admin binds a package of another source in a project beside a binding of the org", async () => {
+test("lets only an admin bind a package from another source in a project when the org has a binding", async () => {
   const fixture = await createTestKernel();
   await installImage(fixture, "x.test/acme/server", "1.0.0");
   await installImage(fixture, "y.test/other/acme/server", "2.0.0");

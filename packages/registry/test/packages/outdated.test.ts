@@ -128,7 +128,7 @@ test("compares versions without the build metadata that lists packages built fro
   expect((await readOutdated(fixture))["acme/py"]).toMatchObject({ outdated: false });
 });
 
-test("explains why the versions of folders, archives and images are unknown", async () => {
+test("explains why the versions of folders, images and linked workspaces are unknown", async () => {
   const { fixture, queried } = await createInstalledKernel(
     {
       "acme/folder": { origin: "folder" },

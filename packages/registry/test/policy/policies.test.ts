@@ -5,9 +5,9 @@
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -142,7 +142,7 @@ verifies(
     expect(await callOutcome(fixture, "write", {})).toBe("security");
     expect(await callOutcome(fixture, "other", {})).toBe("succeeded");
     expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
-    // A rule that would allow is invalid, so every call is denied.
+    // The action `allow` makes the rule invalid, so every call to the tool is denied.
     const with_invalid_rule = await createKernelWith(
       toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }),
     );
@@ -209,7 +209,7 @@ test("narrows the grant of every call by the policy's host level", async () => {
   });
 });
 
-test("requires no approval for a direct API call, and requires one for plugins and MCP clients", async () => {
+test("requires approval for a risky call from a plugin or an MCP client, but not for a direct API call", async () => {
   const fixture = await createKernelWith(
     toolExport("wild", {}, { effect_class: "unknown" }),
     toolExport("tame"),

@@ -9,8 +9,8 @@ const OPTIONAL = ["cpu"] as const;
 const CPU_PERIOD_US = 100_000;
 
 /**
- * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup has at least one. So the nearest
- * ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there is none.
+ * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup contains at least the gateway.
+ * Therefore the nearest ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there is none.
  */
 export async function openCgroupsV2(
   mount: string,

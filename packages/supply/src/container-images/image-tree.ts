@@ -132,7 +132,7 @@ export class ImageTree {
     if (this.#text > text_bytes)
       throw unsafeImage(
         "names-too-long",
-        `the names of the image have more than ${text_bytes} bytes in total`,
+        `the names and link targets of the image have more than ${text_bytes} bytes in total`,
       );
     folder.children.set(name, node);
   }

@@ -100,7 +100,7 @@ async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | 
 
 /**
  * Reads the file in chunks and closes it. This is not a generator, because a generator that was never started would not
- * close the file when its reader gives up, and Node exits when it garbage-collects an open file.
+ * close the file when its reader gives up, and newer versions of Node exit when they garbage-collect an open file.
  */
 function readChunks(file: FileHandle): AsyncIterableIterator<Uint8Array> {
   let at = 0;

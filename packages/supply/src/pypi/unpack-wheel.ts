@@ -120,7 +120,7 @@ function parseLine(line: string): [path: string, hash: string] {
   return [match[1]?.replaceAll('""', '"') ?? match[2]!, match[3]!];
 }
 
-/** The path in the package; null for files that it does not contain. */
+/** The path in the package; null for a file that is left out of the package. */
 function resolveTarget(path: string, info: string): string | null {
   const data = `${info.slice(0, -".dist-info".length)}.data/`;
   if (!path.startsWith(data)) return `${SITE_PACKAGES}/${path}`;

@@ -1,4 +1,7 @@
-/** Creates files and folders that must not exist yet, and never overwrites or removes what another process created. */
+/**
+ * Creates files and folders at paths that must not exist yet. Nothing is overwritten, except that on a file system without
+ * hard links a file that another process creates at the last moment is replaced.
+ */
 import { type FileHandle, link, open, rename, rm } from "node:fs/promises";
 import { BackplaneError, diskFault } from "@backplane/contract";
 
@@ -30,6 +33,8 @@ export async function moveToNewFolder(draft: string, folder: string): Promise<vo
   try {
     await rename(draft, folder);
   } catch (error) {
+    // A folder cannot replace a file.
+    if ((error as NodeJS.ErrnoException).code === "ENOTDIR") throw unwritableError(folder, "already exists");
     throw newOutputError(error, folder);
   }
 }
@@ -43,6 +48,6 @@ export function unwritableError(path: string, reason: string): BackplaneError {
   return new BackplaneError("cli.usage", `${path} ${reason}.`, { fix: "Choose another path with -o." });
 }
 
-const EXISTS: ReadonlySet<string> = new Set(["EEXIST", "ENOTEMPTY", "ENOTDIR"]);
+const EXISTS: ReadonlySet<string> = new Set(["EEXIST", "ENOTEMPTY"]);
 /** The errors of a file system without hard links. */
 const NO_LINKS: ReadonlySet<string> = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"]);

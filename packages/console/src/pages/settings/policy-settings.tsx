@@ -79,9 +79,9 @@ const CONTEXTS: Record<(typeof RISK_CONTEXTS)[number], { label: string; descript
     label: "In the background",
     description: "A run that somebody started, without a person watching.",
   },
-  headless: { label: "Headless", description: "Nobody can be asked, so anything above is refused." },
+  headless: { label: "Headless", description: "Nobody can be asked, so a call above this risk is refused." },
 };
-const LEVELS = TOLERANCES.map((value) => ({ value, label: `Up to ${value} risk` })).map((one) =>
+const TOLERANCE_OPTIONS = TOLERANCES.map((value) => ({ value, label: `Up to ${value} risk` })).map((one) =>
   one.value === "none"
     ? { ...one, label: "Nothing" }
     : one.value === "full"
@@ -150,9 +150,9 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
               key={context}
               label={`Runs without asking: ${CONTEXTS[context].label.toLowerCase()}`}
               description={CONTEXTS[context].description}
-              placeholder="Default"
+              placeholder="Inherited"
               clearable
-              data={LEVELS}
+              data={TOLERANCE_OPTIONS}
               value={draft.value.tolerance?.[context] ?? null}
               onChange={(value) => change(withTolerance(draft.value, context, value))}
             />
@@ -160,9 +160,9 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
           <Select
             label="What a lasting approval may cover"
             description="Answers for a session, allow rules and bindings that never ask."
-            placeholder="Default"
+            placeholder="Inherited"
             clearable
-            data={LEVELS}
+            data={TOLERANCE_OPTIONS}
             value={draft.value.lasting_approvals ?? null}
             onChange={(value) => {
               const { lasting_approvals: _before, ...rest } = draft.value;
@@ -176,7 +176,7 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
         </div>
         <Textarea
           label="The whole policy as JSON"
-          description="Roles, channels, security rules, risk floors, token budgets and limits. Absent fields have their default values."
+          description="Roles, channels, security rules, risk floors, token budgets and limits. Absent fields are inherited: a project's from its organization, an organization's from the defaults."
           autosize
           minRows={4}
           maxRows={24}
@@ -243,7 +243,7 @@ function ExplainCard() {
           />
           <Select
             label="Context"
-            placeholder="A direct call"
+            placeholder="In a conversation (default)"
             clearable
             w="11rem"
             data={[...CALL_CONTEXTS]}

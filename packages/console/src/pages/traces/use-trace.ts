@@ -9,8 +9,8 @@ import { buildTrace } from "./build-trace.ts";
 
 /** At most this many runs are loaded. Any other run is drawn from its first call to its last. */
 const MAX_RUNS = 30;
-const RUNNING_MS = 1_000;
-const ENDED_MS = 60_000;
+const REFRESH_RUNNING_MS = 1_000;
+const REFRESH_ENDED_MS = 60_000;
 
 /** The rows of a trace. The first ones are available before all pages are loaded. */
 export function useTrace(trace_id: string) {
@@ -32,8 +32,8 @@ export function useTrace(trace_id: string) {
   });
   const running =
     spans.some(({ ended_at }) => ended_at === null) || runs.some((run) => run.ended_at === null);
-  const now = useNow(running ? RUNNING_MS : ENDED_MS);
-  // While nothing runs, the time changes no row.
+  const now = useNow(running ? REFRESH_RUNNING_MS : REFRESH_ENDED_MS);
+  // While nothing is running, no row depends on the current time.
   const end = running ? now : 0;
   const rows = useMemo(() => buildTrace(spans, runs, end), [spans, runs, end]);
   return { query, spans, rows };
