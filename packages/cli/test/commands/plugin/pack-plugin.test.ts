@@ -50,6 +50,9 @@ test("packs a layout as a folder and as a tar file", async () => {
   expect(readdirSync(folder).sort()).toEqual(["kit", "kit.tar"]);
   expect(readdirSync(join(folder, "kit")).sort()).toEqual(["blobs", "index.json", "oci-layout"]);
   await expect(pack("none/kit")).rejects.toThrow("cannot be written");
+  // A file cannot contain other files.
+  for (const path of ["kit.tar/kit", "kit.tar/kit.tar"])
+    await expect(pack(path), path).rejects.toThrow("cannot be written");
 });
 
 test("moves a download only to a path that does not exist", async () => {
