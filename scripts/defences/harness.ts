@@ -37,7 +37,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
   },
   {
     defence: "harness: the time of an execution is not renewed by a resume",
-    file: "packages/door/src/harness/harness-input.ts",
+    file: "packages/door/src/open/harness-input.ts",
     from: "row.deadline !== null && row.deadline <= call.now",
     to: "false as boolean",
     tests: LIMITS_TESTS,

@@ -9,11 +9,11 @@ import {
   gateway,
   invoke,
   list,
-  plugin,
   restart,
   unload,
   until,
   useInstrumentGateway,
+  writePlugin,
 } from "../support/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -52,7 +52,11 @@ verifies(
       ["y-cycle", ["x-cycle"], {}],
       ["z-parent", [], {}],
     ] as const) {
-      const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, providerWithLog(id));
+      const folder = writePlugin(
+        id,
+        { isolationMode: "External", dependencies, ...more },
+        providerWithLog(id),
+      );
       const files = ["META-INF/hefty-plugin.json", "provider.mjs"];
       const bytes = zip(files.map((name) => ({ name, body: readFileSync(join(folder, name)) })));
       writeFileSync(join(home, "plugins", `${id}.zip`), bytes);
@@ -108,7 +112,7 @@ verifies(
     const source = `export const Provider = { initialize() {}, instruments: [{ name: "late_comer", riskLevel: "ReadOnly",
     metadata: { name: "late_comer", category: "Application", description: "Came late." },
     invoke: () => ({ status: "Success", data: "here" }) }] };`;
-    const path = plugin("late", { isolationMode: "External" }, source);
+    const path = writePlugin("late", { isolationMode: "External" }, source);
     const requestTool = async (text: string) => {
       const { body: run } = await gateway.http<{ id: string; status: string }>("POST", "/v1/runs", {
         session_id: "admin-talk",

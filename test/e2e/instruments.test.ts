@@ -7,10 +7,10 @@ import {
   gateway,
   install,
   invoke,
-  plugin,
   restart,
   unload,
   useInstrumentGateway,
+  writePlugin,
 } from "../support/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -38,7 +38,7 @@ verifies(
       instruments: [wait("wait_short", { defaultTimeoutMs: 700, maxTimeoutMs: 1500 })],
     };
   `;
-    const installed = await install(plugin("waits", { isolationMode: "External" }, source));
+    const installed = await install(writePlugin("waits", { isolationMode: "External" }, source));
     expect(installed.body).toMatchObject({ state: "running", error: null });
     for (const [input, timeout_ms] of [
       [undefined, 700],
@@ -76,7 +76,7 @@ verifies(
       instruments = [make("alone", "Exclusive"), make("together", "Shared")];
     }
   `;
-    await install(plugin("access", { isolationMode: "External" }, source));
+    await install(writePlugin("access", { isolationMode: "External" }, source));
     const maxConcurrent = async (name: string) => {
       const calls = await Promise.all([1, 2, 3, 4].map(() => invoke(name, {})));
       expect(calls.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded", "succeeded"]);

@@ -9,9 +9,9 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 import {
-  MCP,
+  MCP_SOURCE,
   rpcProgram,
-  SIDE,
+  SIDE_SOURCE,
   TOOL_FILE,
   writeFolder,
   writeInstrument,
@@ -62,7 +62,7 @@ async function installAll(): Promise<void> {
     package_id: "acme/side",
     protocol: "rterm.plugin.v1",
     entrypoint: ["node", "./side.mjs"],
-    files: { "side.mjs": SIDE },
+    files: { "side.mjs": SIDE_SOURCE },
     exports: [{ id: "side" }],
   });
   await installAndBind(gateway, side, ["side"], {});
@@ -77,7 +77,7 @@ async function installAll(): Promise<void> {
   });
   await installAndBind(gateway, rpc, ["rpc", "low_class"], {});
   const mcp = writeFolder(base, "mcp", {
-    "mcp.mjs": MCP,
+    "mcp.mjs": MCP_SOURCE,
     "vai-plugin.toml":
       'api_version = "vai.plugin.v1"\npackage_id = "acme/mcp"\nversion = "1.0.0"\nname = "mcp"\n' +
       '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "./mcp.mjs"]\n',

@@ -5,10 +5,10 @@ import {
   callForText,
   cli,
   type EndedCall,
-  folder,
   gateway,
   type ToolList,
   useToolFolders,
+  writeToolsFolder,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -31,7 +31,7 @@ verifies(
   ["tools.file", "tools.fields", "tools.input", "tools.isolated-failure"],
   "installs a folder and lists its tools, each with its fields or its error",
   async () => {
-    const path = folder("notes", {
+    const path = writeToolsFolder("notes", {
       "tools/search_notes.ts": NOTES,
       "tools/empty.ts": "export default {};",
       "tools/throws.ts": 'throw new Error("at import");',
@@ -85,7 +85,7 @@ verifies(
   "tools.context",
   "passes the conversation id to a tool in a turn, streams its output, and lets it end the turn",
   async () => {
-    await cli("plugin", "install", folder("context", { "tools/context.js": CONTEXT }));
+    await cli("plugin", "install", writeToolsFolder("context", { "tools/context.js": CONTEXT }));
     const { body } = await gateway.http<{ id: string; status: string; iterations: number }>(
       "POST",
       "/v1/runs?wait=60",
@@ -121,7 +121,7 @@ verifies(
     const default_target = "export default { execute: () => ({ content: process.cwd() }) };";
     const host_target =
       'export default { executionTarget: "host", execute: () => ({ content: process.cwd() }) };';
-    const path = folder("hosted", {
+    const path = writeToolsFolder("hosted", {
       "package.json": JSON.stringify({ name: "@acme/hosted", version: "1.2.0" }),
       "tools/host_where.js": default_target,
       "tools/asks_where.js": host_target,

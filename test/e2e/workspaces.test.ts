@@ -6,10 +6,10 @@ import {
   call,
   callForText,
   cli,
-  folder,
   gateway,
   toolSource,
   useToolFolders,
+  writeToolsFolder,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -29,7 +29,7 @@ verifies(
   "tools.workspace-trust",
   "loads tools of a workspace once it is trusted, and shows later edits without loading them",
   async () => {
-    const path = folder("place", {
+    const path = writeToolsFolder("place", {
       "tools/place.ts": toolSource("as reviewed"),
       "other.txt": "not looked at",
     });

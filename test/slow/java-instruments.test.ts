@@ -1,4 +1,6 @@
-/** Instrument plugins in Java: jars in the plugins folder, and providers without a main in the bundled host. */
+/**
+ * Instrument plugins in Java: jars in the plugins folder, and providers without a main method in the bundled host.
+ */
 import { cpSync, existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -44,7 +46,7 @@ test("discovers a jar in the plugins folder at start and runs it in the sandbox"
   expect(existsSync(join(home, "data"))).toBe(true);
 }, 180_000);
 
-test("runs a Java class without a main in the bundled host, which is compiled at first use", async ({
+test("runs a Java class without a main method in the bundled host, which is compiled at first use", async ({
   skip,
 }) => {
   if (jdk_problem !== null) {
@@ -75,7 +77,7 @@ test("runs a Java class without a main in the bundled host, which is compiled at
 
 verifies(
   ["instr.manifest", "instr.external-host"],
-  "installs the published manifest with a jar for Hefty's API, and names the jars that a plugin lacks",
+  "installs a jar for Hefty's API with the published manifest, and names the jars that a plugin lacks",
   async ({ skip }) => {
     if (jdk_problem !== null) {
       console.error(`SKIPPED, not verified: a jar for Hefty's API: ${jdk_problem}`);

@@ -7,18 +7,18 @@ import { eventually } from "../support/processes.ts";
 import {
   callForText,
   cli,
-  folder,
   gateway,
   restart,
   type ToolList,
   toolSource,
   useToolFolders,
+  writeToolsFolder,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();
 
-/** Only ends a load that hangs. With twelve busy processes on two cores, a load took 12 s. */
+/** This limit only ends a load that hangs. With twelve busy processes on two cores, a load took 12 s. */
 const LIMIT_MS = 90_000;
 
 interface Folder {
@@ -63,7 +63,7 @@ verifies(
   "tools.hot",
   "loads a saved file in under 1 s, and keeps the last working version of a broken file",
   async () => {
-    const path = folder("live", {
+    const path = writeToolsFolder("live", {
       "tools/live.ts": describedToolSource("first"),
       "tools/beside.ts": toolSource("beside"),
     });
@@ -101,7 +101,7 @@ verifies(
   "tools.hot",
   "reloads an editable install after changes to its folder, including those made while the gateway was stopped",
   async () => {
-    const path = folder("editable", {
+    const path = writeToolsFolder("editable", {
       "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
       "tools/edited.ts": describedToolSource("one"),
       "words.ts": "export const word: string = 'old';",

@@ -12,7 +12,7 @@ export interface ChatPage {
   openSignedIn: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
 }
 
-/** The fields are set in beforeAll. */
+/** `gateway` and `browser` are set in beforeAll. */
 export function useChatPage(): ChatPage {
   const visits: Visit[] = [];
   const page = {

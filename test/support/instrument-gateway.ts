@@ -53,7 +53,7 @@ export async function invoke(export_id: string, input: object, more: object = {}
 }
 
 /** Writes a plugin to its own folder. */
-export function plugin(id: string, changes: object, provider: string): string {
+export function writePlugin(id: string, changes: object, provider: string): string {
   const folder = join(base, id);
   mkdirSync(join(folder, "META-INF"), { recursive: true });
   const manifest = {

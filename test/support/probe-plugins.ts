@@ -3,7 +3,10 @@ import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { vaiProgram } from "./plugin-folder.ts";
 
-/** Part of every program: its process, its kernel status, and whether it sees the gateway's home. */
+/**
+ * Part of every program. Reports an id of its process, its seccomp mode, whether it sees the gateway's home, and the
+ * number of its network interfaces without the loopback.
+ */
 const PROBE = `
   import { randomUUID } from "node:crypto";
   import { existsSync, readFileSync } from "node:fs";
@@ -17,8 +20,8 @@ const PROBE = `
   });
 `;
 
-/** A side process. */
-export const SIDE = `${PROBE}
+/** The source of a side process. */
+export const SIDE_SOURCE = `${PROBE}
   import { createInterface } from "node:readline";
   const send = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
   for await (const line of createInterface({ input: process.stdin })) {
@@ -33,8 +36,8 @@ export const SIDE = `${PROBE}
   }
 `;
 
-/** An MCP server on stdio. */
-export const MCP = `${PROBE}
+/** The source of an MCP server on stdio. */
+export const MCP_SOURCE = `${PROBE}
   import { createInterface } from "node:readline";
   const answers = {
     initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "mcp", version: "1.0.0" } }),
@@ -59,7 +62,7 @@ const DIAL = `
   });
 `;
 
-const INSTRUMENT = (name: string) => `${PROBE}${DIAL}
+const instrumentSource = (name: string) => `${PROBE}${DIAL}
   export class Provider {
     initialize() {}
     instruments = [{
@@ -107,7 +110,7 @@ export function writeInstrument(base: string, id: string, isolationMode: string)
   const manifest = { ...about, providerClass: "./provider.mjs#Provider", isolationMode };
   return writeFolder(base, id, {
     "META-INF/hefty-plugin.json": JSON.stringify(manifest),
-    "provider.mjs": INSTRUMENT(id),
+    "provider.mjs": instrumentSource(id),
   });
 }
 

@@ -21,11 +21,12 @@ export function useToolFolders(): void {
   });
 }
 
+/** Starts the gateway again on the same home; the caller has stopped it. */
 export async function restart(): Promise<void> {
   gateway = await startTestGateway({ home: gateway.home });
 }
 
-export function folder(name: string, files: Record<string, string>): string {
+export function writeToolsFolder(name: string, files: Record<string, string>): string {
   const path = join(base, name);
   mkdirSync(join(path, "tools"), { recursive: true });
   for (const [file, text] of Object.entries(files)) writeFileSync(join(path, file), text);

@@ -50,7 +50,7 @@ const initializeParams = (dataDir: string) => ({
   heftyVersion: "0.22.0",
 });
 
-withJdk("imports a jar whose class has no main as a package for the bundled host", async () => {
+withJdk("imports a jar whose class has no main method as a package for the bundled host", async () => {
   const schemas = createSchemas();
   const store = openContentStore(join(base, "blobs"));
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });

@@ -21,7 +21,7 @@ def jira_search(input, call):
     base_url = call.config["base_url"].rstrip("/")
     query = urllib.parse.urlencode(
         {
-            "jql": jql(input["query"], input.get("project")),
+            "jql": build_jql(input["query"], input.get("project")),
             "maxResults": call.config.get("max_results", 10),
             "fields": "summary,status",
         }
@@ -39,7 +39,7 @@ def jira_search(input, call):
     return {"content": [{"type": "text", "text": text}], "structured_output": {"issues": issues}}
 
 
-def jql(query, project):
+def build_jql(query, project):
     words = query.replace("\\", "\\\\").replace('"', '\\"')
     where = f'text ~ "{words}"' + (f' AND project = "{project}"' if project else "")
     return f"{where} ORDER BY created DESC"

@@ -35,8 +35,8 @@ test.each([
   const error = refusalOf(() => readManifest(toml));
   expect(error.code).toBe("package.invalid");
   expect(JSON.stringify([error.message, error.details]).length).toBeLessThan(50_000);
-  // It usually takes 1 to 70 ms of CPU time of this thread; quadratic work would take minutes or exhaust the memory. On
-  // a busy machine, threads that share a core take several times as long.
+  // A refusal usually takes 1 to 70 ms of CPU time of this thread; quadratic work would take minutes or exhaust the
+  // memory. On a busy machine, threads that share a core take several times as long.
   expect(process.threadCpuUsage(started).user).toBeLessThan(15_000_000);
 });
 
@@ -82,5 +82,5 @@ function refusalOf(work: () => unknown): { code: string; message: string; detail
   } catch (error) {
     return error as { code: string; message: string; details: object };
   }
-  throw new Error("it was accepted");
+  throw new Error("the manifest was accepted");
 }

@@ -113,7 +113,7 @@ function readEffort(effort: string | null | undefined): string | null {
   return effort === "off" || !EFFORTS.includes(effort ?? "off") ? null : (effort ?? null);
 }
 
-/** The responses API accepts no audio. */
+/** The Responses API accepts no audio. */
 export function acceptedMedia({ api, documents, audio }: OpenAiConfig): AcceptedMedia {
   const accepted = new Set<"document" | "audio">();
   if (documents) accepted.add("document");

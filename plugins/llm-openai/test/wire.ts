@@ -24,7 +24,7 @@ export function text(...texts: string[]): string {
   return first + texts.map((content) => chunk({ content })).join("") + chunk({}, "stop");
 }
 
-/** An event of the responses API. */
+/** An event of OpenAI's Responses API. */
 export function event(type: string, fields: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: 0, ...fields })}\n\n`;
 }

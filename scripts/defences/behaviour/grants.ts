@@ -10,7 +10,7 @@ const PLAN = "packages/registry/src/exports/export-plan.ts";
 const INTERSECT_TESTS = ["packages/registry/test/grant/intersect.test.ts"];
 const DOMAINS_TESTS = ["packages/registry/test/grant/domains.test.ts"];
 const EFFECTIVE_GRANT_TESTS = ["packages/registry/test/grant/effective-grant.test.ts"];
-const CHAIN_TESTS = ["packages/registry/test/grant/chain.test.ts"];
+const NESTED_GRANT_TESTS = ["packages/registry/test/grant/nested-grants.test.ts"];
 const EXECUTION_CLASS_TESTS = ["packages/registry/test/grant/execution-class.test.ts"];
 const EXPORT_PLAN_TESTS = ["packages/registry/test/exports/export-plan.test.ts"];
 
@@ -139,14 +139,14 @@ export const GRANT_MUTANTS: Mutant[] = [
     file: GRANT,
     from: "return { ...level, allowed_domains: level.allowed_domains ?? [] };",
     to: "return level;",
-    tests: CHAIN_TESTS,
+    tests: NESTED_GRANT_TESTS,
   },
   {
     defence: "grant: a delegated call narrows its caller's grant",
     file: GRANT,
     from: "narrow === undefined ? level : intersect(level, narrow)",
     to: "narrow ?? level",
-    tests: CHAIN_TESTS,
+    tests: NESTED_GRANT_TESTS,
   },
   {
     defence: "grant: a call from the sandbox does not run on the host",
@@ -174,7 +174,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     file: GRANT,
     from: "mounts: policy.mounts ?? false",
     to: "...(policy.mounts === undefined ? {} : { mounts: policy.mounts })",
-    tests: CHAIN_TESTS,
+    tests: NESTED_GRANT_TESTS,
   },
   {
     defence: "grant: capabilities come only from the binding",
@@ -195,7 +195,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     file: GRANT,
     from: ": { gateway_api_scopes: narrowed.gateway_api_scopes }),",
     to: ": {}),",
-    tests: CHAIN_TESTS,
+    tests: NESTED_GRANT_TESTS,
   },
   {
     defence: "grant: the host's default domains narrow the grant",

@@ -58,7 +58,7 @@ export function createPluginContext(
     const target = (as === undefined ? null : options.resolveScope(name, as)) ?? scope;
     options.subscribeOrg(target.org_id);
     const where = { session_id, project_id: target.project_id };
-    const { id } = await subscriptions.port(name, target.org_id).publish(kind, payload, where);
+    const { id } = await subscriptions.getPort(name, target.org_id).publish(kind, payload, where);
     return { id };
   }
 

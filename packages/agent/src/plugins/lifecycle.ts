@@ -113,7 +113,7 @@ export class PluginLifecycle {
     old?.unbind();
     if (old !== null) this.#loaded.delete(old);
     this.#loaded.add(instance);
-    for (const org_id of subscriptions.orgs) instance.bind(org_id, subscriptions.port(name, org_id));
+    for (const org_id of subscriptions.orgs) instance.bind(org_id, subscriptions.getPort(name, org_id));
   }
 
   /**

@@ -85,7 +85,8 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   function subscribeOrg(org_id: string): void {
     if (subscriptions.orgs.has(org_id)) return;
     subscriptions.subscribeOrg(org_id);
-    for (const instance of lifecycle.loaded) instance.bind(org_id, subscriptions.port(instance.name, org_id));
+    for (const instance of lifecycle.loaded)
+      instance.bind(org_id, subscriptions.getPort(instance.name, org_id));
   }
 
   async function prepare(org_id: string): Promise<void> {

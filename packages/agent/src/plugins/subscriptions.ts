@@ -55,7 +55,7 @@ export class PluginSubscriptions {
     this.#subscribers.set(subscriber.name, subscribed);
   }
 
-  port(name: string, org_id: string): BusPort {
+  getPort(name: string, org_id: string): BusPort {
     const subscribed = this.#subscribers.get(name);
     if (subscribed === undefined) throw new BackplaneError("cancelled", `${name} is no longer loaded.`);
     return subscribed.ports.get(org_id) ?? this.#attach(subscribed, org_id);

@@ -92,7 +92,10 @@ async function* replay(
   yield { event: "run", data: JSON.stringify(run) };
 }
 
-/** A run without an answer has no last entry of its own, so its end time bounds it. */
+/**
+ * A run without an answer has no last entry of its own, and a harness may write entries after its answer. The end time
+ * bounds both.
+ */
 function endsAfter({ output, harness, started_at, ended_at }: Run, { id, date }: Entry): boolean {
   const last = output?.entry_id ?? 0;
   if (last >= id) return true;
@@ -128,7 +131,8 @@ async function* follow(
           yield { event: "run", data: JSON.stringify(run) };
           return;
         }
-        // The run ended during the replay. Its last entry follows, unless another gateway or no gateway wrote it.
+        // The run ended before the replay was complete. Its last entry follows, unless another gateway wrote it or a
+        // crash lost it.
         if (run.status !== "running" && kind === "session.replay.done") {
           ended = run;
           timer = clock.after(LAST_ENTRY_MS, () => watch.close());
@@ -156,7 +160,7 @@ async function pendingApprovals(
     const { items } = await approvals.list(caller, { status: "pending" }, { limit: 500 });
     return items.filter((approval) => approval.session_id === session_id);
   } catch (error) {
-    // A credential may be allowed to follow a run and not to list approvals.
+    // A credential that may follow a run need not be allowed to list approvals.
     if (codeOf(error)?.startsWith("auth.")) return [];
     throw error;
   }

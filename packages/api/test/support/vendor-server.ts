@@ -109,7 +109,7 @@ export function messageStream(
   ].join("");
 }
 
-/** The events of a response of the responses API. */
+/** The events of a response of OpenAI's Responses API. */
 export function responseEvents(...events: readonly { type: string; [field: string]: unknown }[]): string {
   return events.map((each, n) => `event: ${each.type}\n${data({ sequence_number: n, ...each })}`).join("");
 }

@@ -185,7 +185,7 @@ class SideSuite {
 }
 
 function brokenRuleFailure({ violation: { rule, message, frame }, context }: BrokenRule): Failure {
-  return { message, frame, fix: `Correct the broken rule ${rule} first.`, ...context };
+  return { message, frame, fix: `Fix the violation of the rule ${rule} first.`, ...context };
 }
 
 const START_RULES: readonly SideRule[] = ["start.runs", "side.handshake", "side.identity"];

@@ -80,7 +80,7 @@ class VaiSuite {
 
   async runAll(checks: readonly VaiCheck[], tested: TestedExport): Promise<void> {
     for (const check of checks) {
-      // Other checks wait for the same answer, and would fail for the same reason.
+      // Every other check waits for an answer too, and would fail for the same reason.
       if (check.rule !== "shutdown.exits" && this.#findings.isBroken("response.answers")) continue;
       const session = await this.#sessionFor(tested);
       if (session === null) return;
@@ -151,7 +151,7 @@ class VaiSuite {
       this.#findings.addCase(name, rule, {
         message: violation.message,
         frame: violation.frame,
-        fix: `Correct the broken rule ${violation.rule} first.`,
+        fix: `Fix the violation of the rule ${violation.rule} first.`,
         ...describeContext(session, tested),
       });
       await session.close();

@@ -193,7 +193,7 @@ export class Conversation {
   }
 
   async #findApprovals(): Promise<void> {
-    // A failure is ignored: the next event or poll triggers another request.
+    // A failure is ignored: the next approval request, reconnection or poll reads the list again.
     const approvals = await listPendingApprovals(this.#context, this.ref.session_id).catch(() => []);
     for (const approval of approvals) {
       if (this.approvals.has(approval.id) || this.#stop.signal.aborted) continue;

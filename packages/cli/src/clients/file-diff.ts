@@ -1,8 +1,8 @@
 import { TOKEN_PREFIX_SOURCE } from "@backplane/contract";
 
 /**
- * Formats a change to a file as a diff. Null means that the file does not exist. Keys are masked, because the output
- * may end up in a log.
+ * Formats a change to a file as a diff. Null means that the file does not exist. Tokens of the gateway are masked,
+ * because the output may end up in a log.
  */
 export function formatDiff(path: string, before: string | null, after: string | null): string {
   const old_lines = splitLines(before);
@@ -19,8 +19,8 @@ export function formatDiff(path: string, before: string | null, after: string | 
     `--- ${before === null ? "/dev/null" : path}`,
     `+++ ${after === null ? "/dev/null" : path}`,
     `@@ -${formatRange(start, removed.length)} +${formatRange(start, added.length)} @@`,
-    ...removed.map((line) => `-${maskKeys(line)}`),
-    ...added.map((line) => `+${maskKeys(line)}`),
+    ...removed.map((line) => `-${maskTokens(line)}`),
+    ...added.map((line) => `+${maskTokens(line)}`),
   ].join("\n");
 }
 
@@ -37,6 +37,6 @@ function formatRange(start: number, count: number): string {
 /** A person may have written the admin token into the file. */
 const TOKEN = new RegExp(`(${TOKEN_PREFIX_SOURCE})[A-Za-z0-9_-]+`, "g");
 
-function maskKeys(line: string): string {
+function maskTokens(line: string): string {
   return line.replaceAll(TOKEN, (_token, prefix: string) => `${prefix}…`);
 }

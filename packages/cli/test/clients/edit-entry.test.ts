@@ -300,7 +300,7 @@ test("masks the admin token and delegated tokens in a diff too", () => {
   expect(diff).toBe("--- /c\n+++ /c\n@@ -1,1 +1,1 @@\n-Bearer bpa_…\n+Bearer vai_dlg_…");
 });
 
-test("formats the changed lines as a diff and masks keys", () => {
+test("formats the changed lines as a diff and masks API keys", () => {
   expect(formatDiff("/c", "a\nb\nc\n", "a\nBearer bpk_secret\nc\n")).toBe(
     "--- /c\n+++ /c\n@@ -2,1 +2,1 @@\n-b\n+Bearer bpk_…",
   );

@@ -6,7 +6,7 @@
 import { type HarnessCheckpoint, INVOCATION_LIMITS, type JsonObject } from "@backplane/contract";
 import type { LiveCall } from "../calls/live-calls.ts";
 import type { PluginCallEvent } from "../calls/redact.ts";
-import type { BoundHarness } from "../harness/harness-input.ts";
+import type { BoundHarness } from "../open/harness-input.ts";
 import type { Door } from "./door.ts";
 import { findCheckpointIssue } from "./harness-body.ts";
 

@@ -10,7 +10,7 @@ import {
 import type { InvocationRow, RunOutcome } from "@backplane/ports";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
-import type { BoundHarness } from "../harness/harness-input.ts";
+import type { BoundHarness } from "../open/harness-input.ts";
 import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { buildRestartBody, buildResumeBody, buildStartBody } from "./harness-body.ts";

@@ -2,8 +2,8 @@
 import { isArtifact, isObject, type Json, type MaybePromise } from "@backplane/contract";
 import type { KernelDeps, SchemaIssue } from "@backplane/ports";
 import { type ExportPlan, fitsBytes } from "@backplane/registry";
-import { findHarnessIssues } from "../harness/harness-input.ts";
 import { findCompactionIssues, findEventIssues } from "./contract-input.ts";
+import { findHarnessIssues } from "./harness-input.ts";
 
 /** Marks the input of a direct call to a hook as a test event, because no real change caused it. */
 export function markTestEvent({ export: item }: ExportPlan, input: Json, delivered: boolean): Json {

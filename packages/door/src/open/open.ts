@@ -48,10 +48,10 @@ import { resolveCallIds } from "../calls/call-ids.ts";
 import type { ExecutionPlan } from "../calls/live-calls.ts";
 import type { RequestedDelivery } from "../calls/requested-delivery.ts";
 import type { RootCaller } from "../calls/revocation.ts";
-import { type BoundHarness, type ExecutionPlanDeps, planExecution } from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 import { findInputIssues, markTestEvent } from "./check-input.ts";
 import { findSuccessor } from "./find-successor.ts";
+import { type BoundHarness, type ExecutionPlanDeps, planExecution } from "./harness-input.ts";
 
 export interface InvocationRequest {
   caller: Caller;

@@ -2,9 +2,9 @@
 import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import type { LiveCall } from "../../src/calls/live-calls.ts";
-import type { BoundHarness } from "../../src/harness/harness-input.ts";
 import { createCheckpointWriter } from "../../src/invoke/checkpoints.ts";
 import type { Door } from "../../src/invoke/door.ts";
+import type { BoundHarness } from "../../src/open/harness-input.ts";
 
 const createCheckpoint = (n: number) => ({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: n } });
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));

@@ -58,7 +58,7 @@ test("delivers all events to a slow watcher whose queue overflows", async () => 
   fixture.runner.script = async ({ event }) => {
     event({ type: "progress", i: 1 });
     await watched;
-    // More events in one turn than the queue of a watcher holds.
+    // More events in one turn of the event loop than the queue of a watcher holds.
     for (let i = 2; i <= 900; i++) event({ type: "progress", i });
     return ok();
   };

@@ -25,7 +25,7 @@ export interface ImportedPackage {
    */
   first_installed_at: string | null;
   oci?: NonNullable<Package["oci"]>;
-  /** The entry of the marketplace that it was installed from. */
+  /** The id of the marketplace entry that it was installed from. */
   marketplace?: string;
   /** The content of signatures, unverified. */
   signatures?: readonly unknown[];

@@ -38,7 +38,7 @@ export async function importParts(
   opened: OpenedSource,
   options: {
     strict: boolean;
-    /** The entry of the marketplace that the packages come from. */
+    /** The id of the marketplace entry that the packages come from. */
     marketplace: string | undefined;
     operation: Operation;
     requireAccess: (part: SourcePart) => void;
@@ -83,7 +83,7 @@ export async function importParts(
     if (strict || parts.length === 0) requireComplete(left_out, opened);
     if (parts.length === 0)
       throw new BackplaneError("package.invalid", `${describeSource(opened)} has no server and no skill.`);
-    // The dependencies of a part that could not be downloaded are unknown.
+    // If a part was left out during the import, its dependencies may be unknown, so this check is skipped.
     if (left_out.length === opened.left_out.length) opened.assertAllowedFound();
   } catch (error) {
     await discard();

@@ -66,7 +66,7 @@ function assessRisk(
     sources.push({ source, risk, why: reason });
   const tool = item.kind === "tool" ? item.tool : null;
   const org_risk = policy.findOrgRisk(item.id);
-  if (org_risk !== null) add("operator", org_risk, "the policy's risks list this tool");
+  if (org_risk !== null) add("operator", org_risk, "the policy assigns a risk to this tool");
   else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author declares it");
   // An undeclared effect class is used only if nobody declared the risk itself.
   if (effect_class !== "unknown" || sources.length === 0)

@@ -72,7 +72,8 @@ async function finishOnWorker(
 ): Promise<FinishedCall> {
   const { process } = worker;
   const { was_sent, one_call } = context;
-  // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn.
+  // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn of
+  // the event loop.
   let { answer, violations } = was_sent
     ? await collectFiles(process, initial, context)
     : { answer: initial, violations: 0 };

@@ -16,14 +16,14 @@ export interface CgroupMount {
   controllers: readonly string[];
 }
 
-export type OpenedCgroups = { cgroups: Cgroups; reason: string } | { cgroups: null; reason: string };
+export type OpenedCgroups = { cgroups: Cgroups; summary: string } | { cgroups: null; summary: string };
 
 /** `name` must be unique among the gateways on this machine. */
 export async function openCgroups(name: string): Promise<OpenedCgroups> {
   if (process.getuid?.() !== 0) {
     return {
       cgroups: null,
-      reason: "only root can create cgroups; resource limits per process apply instead",
+      summary: "only root can create cgroups; resource limits per process apply instead",
     };
   }
   try {
@@ -33,7 +33,7 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
     const folder_v2 = v2 === undefined ? null : cgroupFolder(v2, own_cgroups.get("") ?? "/");
     if (v2 !== undefined && folder_v2 !== null) {
       const cgroups = await openCgroupsV2(v2.mount, folder_v2, name);
-      if (cgroups !== null) return { cgroups, reason: describe(cgroups) };
+      if (cgroups !== null) return { cgroups, summary: describe(cgroups) };
     }
     const parents: Partial<Record<ControllerV1, string>> = {};
     for (const controller of ["memory", "pids", "cpu"] as const) {
@@ -46,13 +46,13 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
     if (parents.memory === undefined || parents.pids === undefined) {
       return {
         cgroups: null,
-        reason: "this machine does not delegate both the memory and the pids controller",
+        summary: "this machine does not delegate both the memory and the pids controller",
       };
     }
     const cgroups = await openCgroupsV1(parents, name);
-    return { cgroups, reason: describe(cgroups) };
+    return { cgroups, summary: describe(cgroups) };
   } catch (error) {
-    return { cgroups: null, reason: `cgroups cannot be created here: ${(error as Error).message}` };
+    return { cgroups: null, summary: `cgroups cannot be created here: ${(error as Error).message}` };
   }
 }
 

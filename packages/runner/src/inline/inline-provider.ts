@@ -63,7 +63,7 @@ export async function openProvider(options: ProviderOptions): Promise<InlineProv
     async load() {
       graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
       const provider = findInstrumentProvider(await graph.import(file), name);
-      // Checked before the plugin gets its configuration.
+      // The imported files are verified before the plugin gets its configuration.
       await image.check();
       if (typeof provider !== "string") return provider;
       throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${provider}.`);

@@ -211,7 +211,7 @@ function spawnPlanned(
 
 /**
  * PID 1 of a plugin with scratch stays until the channel closes. An answer that was read before the exit may refer
- * to files, which are requested in the same turn.
+ * to files, which are requested in the same turn of the event loop.
  */
 function closeAfterOutput({ child, control }: SpawnedProcess): void {
   const timer = setTimeout(() => control.closeWhenIdle(), OUTPUT_MS);

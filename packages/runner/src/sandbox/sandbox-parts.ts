@@ -101,11 +101,11 @@ export async function openSandboxParts(
       : "every plugin runs as the gateway's own user",
     ...(root ? {} : { fix: "Run the gateway as root to give each plugin its own user." }),
   });
-  const { cgroups, reason } = await openCgroups(`backplane-${process.pid}-${randomUUID().slice(0, 8)}`);
+  const { cgroups, summary } = await openCgroups(`backplane-${process.pid}-${randomUUID().slice(0, 8)}`);
   checks.push({
     name: "cgroups",
     ok: cgroups !== null,
-    message: cgroups === null ? `no cgroups: ${reason}` : reason,
+    message: cgroups === null ? `no cgroups: ${summary}` : summary,
     ...(cgroups === null ? { fix: "Run the gateway as root with a writable cgroup tree." } : {}),
   });
   const limits = { ...DEFAULT_SANDBOX_LIMITS, ...options.limits };

@@ -71,10 +71,10 @@ test("sets version 2 limits below the nearest delegating parent and reads counte
 });
 
 test("sets the memory limit and reads counters with this machine's kernel", async () => {
-  const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
+  const { cgroups, summary } = await openCgroups(`backplane-test-${process.pid}`);
   // Without root or controllers the reason is reported, and resource limits apply instead.
   if (cgroups === null) {
-    expect(reason).toMatch(/root|cgroup|controller/);
+    expect(summary).toMatch(/root|cgroup|controller/);
     return;
   }
   expect(cgroups.controllers).toEqual(expect.arrayContaining(["memory", "pids"]));

@@ -75,7 +75,7 @@ verifies(
       ],
     ];
     for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);
-    // A message of our own code survives the wrapping by a vendor's SDK.
+    // A message that the gateway or the SDK wrote is kept when a vendor's SDK wraps the error.
     const own_failure = new LlmCallError({ kind: "other", message: "it redirects" });
     const refusal = Object.assign(new Error("not there"), { name: "BackplaneError", code: "policy.denied" });
     const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });

@@ -17,67 +17,71 @@ const tapedContent = (kind: string, payload: TapedEvent["payload"]) => {
   return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
 };
 
-verifies("tape.append-only", "maps bus events to the entries of the persistence table", () => {
-  expect(tapedContent("user.message.received", { text: "hi" })).toEqual({
-    kind: "message",
-    payload: { role: "user", content: "hi" },
-  });
-  expect(tapedContent("user.message.received", { text: "see", attachments: [{ name: "a" }] })).toEqual({
-    kind: "message",
-    payload: { role: "user", content: "see", attachments: [{ name: "a" }] },
-  });
-  expect(tapedContent("assistant.message.done", { content: "hello", tool_calls: [] })).toEqual({
-    kind: "message",
-    payload: { role: "assistant", content: "hello" },
-  });
-  const calls = [{ id: "c1", name: "search", args: {} }];
-  expect(tapedContent("assistant.message.done", { content: "", tool_calls: calls })).toEqual({
-    kind: "message",
-    payload: { role: "assistant", content: "", tool_calls: calls },
-  });
-  expect(
-    tapedContent("tool.call.request", { id: "c1", name: "search", args: { q: 1 }, schema_version: "v1" }),
-  ).toEqual({ kind: "tool_call", payload: { id: "c1", name: "search", args: { q: 1 } } });
-  expect(tapedContent("tool.call.result", { id: "c1", ok: true, value: 3, request_id: "r" })).toEqual({
-    kind: "tool_result",
-    payload: { tool_call_id: "c1", ok: true, value: 3 },
-  });
-  const envelope = { brief: "done", display: { kind: "text", text: "done" } };
-  expect(tapedContent("tool.call.result", { id: "c1", ok: false, error: "no", envelope })).toEqual({
-    kind: "tool_result",
-    payload: { tool_call_id: "c1", ok: false, error: "no", envelope },
-  });
-  for (const kind of [
-    "assistant.message.delta",
-    "llm.call.delta",
-    "session.started",
-    "session.handoff",
-    "session.reset",
-    "session.archived",
-    "session.forked",
-    "session.compaction.started",
-  ]) {
-    expect(tapedContent(kind, { content: "x" })).toBeNull();
-  }
-  for (const kind of [
-    "user.interrupt",
-    "llm.call.response",
-    "llm.call.error",
-    "tool.call.start",
-    "tool.error",
-    "memory.query",
-    "memory.write",
-    "memory.result",
-    "strategy.decide.request",
-    "strategy.decide.response",
-    "plugin.error",
-    "x.acme.thing",
-  ]) {
-    const data = { any: ["thing"] };
-    expect(tapedContent(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
-  }
-  expect(toTapedEntry(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
-});
+verifies(
+  "tape.append-only",
+  "maps bus events to the entries that the published persistence table specifies",
+  () => {
+    expect(tapedContent("user.message.received", { text: "hi" })).toEqual({
+      kind: "message",
+      payload: { role: "user", content: "hi" },
+    });
+    expect(tapedContent("user.message.received", { text: "see", attachments: [{ name: "a" }] })).toEqual({
+      kind: "message",
+      payload: { role: "user", content: "see", attachments: [{ name: "a" }] },
+    });
+    expect(tapedContent("assistant.message.done", { content: "hello", tool_calls: [] })).toEqual({
+      kind: "message",
+      payload: { role: "assistant", content: "hello" },
+    });
+    const calls = [{ id: "c1", name: "search", args: {} }];
+    expect(tapedContent("assistant.message.done", { content: "", tool_calls: calls })).toEqual({
+      kind: "message",
+      payload: { role: "assistant", content: "", tool_calls: calls },
+    });
+    expect(
+      tapedContent("tool.call.request", { id: "c1", name: "search", args: { q: 1 }, schema_version: "v1" }),
+    ).toEqual({ kind: "tool_call", payload: { id: "c1", name: "search", args: { q: 1 } } });
+    expect(tapedContent("tool.call.result", { id: "c1", ok: true, value: 3, request_id: "r" })).toEqual({
+      kind: "tool_result",
+      payload: { tool_call_id: "c1", ok: true, value: 3 },
+    });
+    const envelope = { brief: "done", display: { kind: "text", text: "done" } };
+    expect(tapedContent("tool.call.result", { id: "c1", ok: false, error: "no", envelope })).toEqual({
+      kind: "tool_result",
+      payload: { tool_call_id: "c1", ok: false, error: "no", envelope },
+    });
+    for (const kind of [
+      "assistant.message.delta",
+      "llm.call.delta",
+      "session.started",
+      "session.handoff",
+      "session.reset",
+      "session.archived",
+      "session.forked",
+      "session.compaction.started",
+    ]) {
+      expect(tapedContent(kind, { content: "x" })).toBeNull();
+    }
+    for (const kind of [
+      "user.interrupt",
+      "llm.call.response",
+      "llm.call.error",
+      "tool.call.start",
+      "tool.error",
+      "memory.query",
+      "memory.write",
+      "memory.result",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "plugin.error",
+      "x.acme.thing",
+    ]) {
+      const data = { any: ["thing"] };
+      expect(tapedContent(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
+    }
+    expect(toTapedEntry(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
+  },
+);
 
 test("records date, id, source and request id of the event", () => {
   const taped = toTapedEntry(

@@ -8,8 +8,9 @@ export interface Migration {
 }
 
 /**
- * Types in the statements: `{id}` is text sorted by bytes in both databases (ids, cursors), `{int}` a 53-bit integer,
- * `{serial}` numbers rows in the order of insertion. `{clustered}` stores a SQLite table in the order of its primary key.
+ * Types in the statements: `{id}` is text sorted by bytes in both databases (ids, cursors), `{int}` an integer that a
+ * JavaScript number represents exactly, `{serial}` numbers rows in the order of insertion. `{clustered}` stores a
+ * SQLite table in the order of its primary key.
  */
 const TOKENS: Record<SqlDialect, Record<string, string>> = {
   sqlite: {

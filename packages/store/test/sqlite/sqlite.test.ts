@@ -145,7 +145,8 @@ test("fails only the failing operations of a burst that is split into batches", 
     scopes: [],
     expires_at: 1,
   });
-  // 200 calls in one turn do not fit in one batch. Two calls of the first batch and one of the last use the same token.
+  // 200 calls in one turn of the event loop do not fit in one batch. Two calls of the first batch and one of the last
+  // use the same token.
   const results = await Promise.allSettled(
     Array.from({ length: 200 }, (_, n) => {
       const row = sampleInvocation();

@@ -34,7 +34,7 @@ export function makeFrame(body: string | Uint8Array, header = "Content-Length"):
   return Buffer.concat([Buffer.from(`${header}: ${bytes.length}\r\n\r\n`), bytes]);
 }
 
-/** Splits at the given positions, which are taken modulo the length and may be unsorted. */
+/** Splits at the given positions, which are taken modulo the length plus one and may be unsorted. */
 export function splitAt(bytes: Buffer, positions: number[]): Buffer[] {
   const cuts = [
     0,

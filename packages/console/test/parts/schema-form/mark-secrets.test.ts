@@ -32,7 +32,7 @@ test("marks secrets in nested schemas, and references to them", () => {
   });
 });
 
-test("marks the text among the forms of a secret", () => {
+test("marks the text alternative of a secret that may also be null", () => {
   const schema = properties({
     token: { anyOf: [TEXT, { type: "null" }] },
     secret: { type: ["string", "null"] },
@@ -45,7 +45,7 @@ test("marks the text among the forms of a secret", () => {
   );
 });
 
-test("leaves values alone that are not text", () => {
+test("does not mark settings that are not free text, or names in default values", () => {
   const schema = properties({
     token: { type: "integer" },
     password: { type: "object" },

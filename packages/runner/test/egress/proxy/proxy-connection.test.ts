@@ -68,7 +68,7 @@ test("delivers to the server everything that the client sent before it closed", 
   expect(connection.ended).toBe(true);
 });
 
-test("ends only its own connection after an unexpected error", async () => {
+test("an unexpected error ends only the connection in which it occurred", async () => {
   let faults = 0;
   const refused = () => {
     if (faults++ === 0) throw new Error("unexpected failure");

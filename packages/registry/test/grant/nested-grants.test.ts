@@ -183,7 +183,7 @@ test("never widens the grant when a level is added", () => {
   );
 });
 
-test("grants no domains to a caller who lists some where none were granted", async () => {
+test("grants no domains if only the caller lists any", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("reach", { permissions: { network: "egress" } })]));
   const { grant } = await fixture.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
@@ -192,7 +192,7 @@ test("grants no domains to a caller who lists some where none were granted", asy
 
 verifies(
   "grant.narrow",
-  "records the grant, passes it in the context, and applies it to nested calls: tools, scopes, secrets",
+  "records the grant, passes it in the context, and limits the tools, scopes and secrets of nested calls",
   async () => {
     const full = {
       network: "egress",

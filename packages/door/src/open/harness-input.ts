@@ -46,7 +46,7 @@ export interface HarnessCallRequest {
   binding_id: string;
   /** Already checked by findHarnessIssues. */
   input: HarnessInput;
-  /** The ids that the call has in addition to its input. */
+  /** The ids that the request specifies outside its input. */
   call_ids: { session_id?: string | undefined; chain_id?: string | undefined };
   /**
    * Set only if the harness has a run of its own. Its session ids were authorized when that run was accepted, so they are
