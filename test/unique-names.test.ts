@@ -48,3 +48,12 @@ test("a name that two files declare is found", () => {
   ] as const;
   expect(duplicates(files)).toEqual(["Connection: packages/agent/src/a.ts, packages/wire/src/b.ts"]);
 });
+
+/** Short functions that are easier to write again than to find. */
+const REPEATED = /^(?:function|const) (?:isObject|isRecord)\b/m;
+
+test("no file declares its own copy of a function that contract exports", () => {
+  const files = globSync("{packages,plugins}/*/src/**/*.{ts,tsx}", { exclude: ["**/node_modules/**"] });
+  expect(files.filter((file) => REPEATED.test(readFileSync(file, "utf8")))).toEqual([]);
+  expect(REPEATED.test("\nfunction isObject(value: unknown): boolean {\n")).toBe(true);
+});

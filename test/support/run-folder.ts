@@ -4,7 +4,7 @@
  * commit to a disk waits. With the cache, a program that runs from its sources starts twice as fast. Sandboxed plugins
  * never see a folder below /dev, so their files stay in the temporary folder.
  */
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -30,22 +30,28 @@ export default function createRunFolder(): () => Promise<void> {
   // Plugins and PostgreSQL run as other users.
   for (const folder of folders) chmodSync(folder, 0o1777);
   return async () => {
-    for (const folder of folders) await remove(folder);
+    for (const folder of folders) await removeFolder(folder);
   };
 }
 
-/** The workers write their compiled code when they exit, which may be while the folder is being removed. */
-async function remove(folder: string): Promise<void> {
+/**
+ * The workers write their compiled code when they exit, which may be while the folder is being removed. `rmSync` then
+ * fails, or returns although the folder is still there.
+ */
+export async function removeFolder(folder: string, remove = removeTree): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
-      rmSync(folder, { recursive: true, force: true });
-      return;
+      remove(folder);
     } catch (error) {
       if (tries === REMOVE_TRIES) throw error;
-      await setTimeout(100);
     }
+    if (!existsSync(folder)) return;
+    if (tries === REMOVE_TRIES) throw new Error(`${folder} could not be removed.`);
+    await setTimeout(100);
   }
 }
+
+const removeTree = (folder: string) => rmSync(folder, { recursive: true, force: true });
 
 function isLargeTmpfs(folder: string): boolean {
   try {

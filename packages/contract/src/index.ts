@@ -42,7 +42,7 @@ export { eventText } from "./values/event-text.ts";
 export { TOKEN_PREFIX_SOURCE, TOKEN_PREFIXES } from "./values/gateway-tokens.ts";
 export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
-export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
+export { canonicalJson, isObject, isRecord, type Json, type JsonObject } from "./values/json.ts";
 export { remainingJsonBudget } from "./values/json-budget.ts";
 export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
 export {

@@ -22,8 +22,8 @@ export type Mode = "inline" | "hosted";
 export interface InstanceHooks {
   context(instance: Instance, scope: Scope): PluginContext;
   /**
-   * Returns whether a subscribed event is meant for this instance, as a promise when configuration has to be
-   * read first.
+   * Returns whether a subscribed event is meant for this instance, as a promise only when configuration has to be
+   * read first (benchmark bus.dispatch).
    */
   isMeantFor(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
   /**

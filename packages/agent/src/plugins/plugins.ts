@@ -11,6 +11,7 @@ import {
   type HealthDetail,
   type HealthReport,
   isConfigKey,
+  isObject,
   type Json,
   type JsonObject,
   type PluginView,
@@ -160,7 +161,7 @@ function setNested(into: JsonObject, path: string, value: Json): void {
     const nested: JsonObject = {};
     into[head] = nested;
     setNested(nested, path.slice(dot + 1), value);
-  } else if (typeof inner === "object" && inner !== null && !Array.isArray(inner)) {
+  } else if (isObject(inner)) {
     setNested(inner, path.slice(dot + 1), value);
   } else into[path] = value;
 }

@@ -8,7 +8,7 @@ import { type BusEvent, LOOP_LIMITS } from "@backplane/contract";
 import type { InstanceOwners } from "../providers/owners.ts";
 import type { Instance } from "./instance.ts";
 
-/** Returns a promise when the owner of a provider instance has to be read first. */
+/** Returns a promise only when the owner of a provider instance has to be read first (benchmark bus.dispatch). */
 export function isMeantFor(
   instance: Instance,
   event: BusEvent,

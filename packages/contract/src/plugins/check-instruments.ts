@@ -4,7 +4,7 @@
  * that a plugin sets is dropped.
  */
 
-import type { JsonObject } from "../values/json.ts";
+import { isRecord, type JsonObject } from "../values/json.ts";
 import {
   ACCESS_MODES,
   INSTRUMENT_CATEGORIES,
@@ -222,8 +222,4 @@ function checkStrings(value: unknown, label: string): string[] {
 
 function formatValue(value: unknown): string {
   return (JSON.stringify(value) ?? "undefined").slice(0, 80);
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

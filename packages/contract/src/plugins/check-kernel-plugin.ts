@@ -1,4 +1,5 @@
 /** Checks a kernel plugin, for authors, the module host and inline loading. */
+import { isRecord } from "../values/json.ts";
 import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 import { EFFECT_CLASSES, RISKS } from "../vocabulary/vocabulary.ts";
 
@@ -125,10 +126,6 @@ function routesProblem(value: Record<string, unknown>): string | null {
   return typeof value.onRequest === "function"
     ? null
     : "a plugin with routes needs onRequest, which answers its requests";
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function isStringList(value: unknown): value is string[] {

@@ -2,7 +2,7 @@
  * References to files in the invocation's scratch folder, for data that is too large for a frame. References are
  * untrusted and checked by their reader.
  */
-import type { Json, JsonObject } from "./json.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
 
 export interface ArtifactRef {
   transport: "artifact";
@@ -43,9 +43,7 @@ export const ARTIFACT_LIMITS = {
 } as const;
 
 export function isArtifact(value: Json | undefined): value is JsonObject & { transport: "artifact" } {
-  return (
-    typeof value === "object" && value !== null && !Array.isArray(value) && value.transport === "artifact"
-  );
+  return isObject(value) && value.transport === "artifact";
 }
 
 /** All references in a value, in order; the content of a reference is not searched. */

@@ -1,9 +1,14 @@
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** Whether the value is an object, but neither null nor an array. Its members are not checked. */
-export function isObject(value: unknown): value is JsonObject {
+/** Whether the value is an object, but neither null nor an array. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** `isRecord` for a value that is known to be JSON. Its members are not checked. */
+export function isObject(value: unknown): value is JsonObject {
+  return isRecord(value);
 }
 
 /**

@@ -1,6 +1,7 @@
 /**
  * A value, or a promise of the value where reading it needs I/O. A tool call makes a dozen reads that a cache can
- * usually answer; awaiting each of them would cost a promise and a microtask per read.
+ * usually answer; awaiting each of them would cost a promise and a microtask per read. Only the path of a call uses it
+ * (benchmarks http.invoke and mcp.http-call), and each file that does names the benchmark.
  */
 export type MaybePromise<T> = T | Promise<T>;
 

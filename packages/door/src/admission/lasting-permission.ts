@@ -6,6 +6,7 @@ import {
   type AnswerCoverage,
   compareRisk,
   type Grant,
+  isObject,
   type Json,
   type Risk,
   tolerates,
@@ -141,8 +142,4 @@ export function listAnswerCoverages(
     session: has_session ? (["arguments", "tool"] as const).filter(permits("session")) : [],
     always: always.filter(permits("always")),
   };
-}
-
-function isObject(value: Json): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -9,6 +9,7 @@ import type { Admitted, RefusedCall } from "./admit.ts";
 
 const RULE = "pre_approve";
 
+/** Returns no promise if nothing has to be asked (benchmark http.invoke). */
 export function preApprove(
   { bindings }: { bindings: Pick<DoorBindings, "tool"> },
   verdict: Admitted | RefusedCall,

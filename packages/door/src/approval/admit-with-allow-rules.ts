@@ -13,7 +13,7 @@ export interface AllowRuleDeps {
 
 /**
  * First decides without allow rules. The rules are read only for a call that needs approval, or that is refused because
- * nobody can be asked for approval. Other calls do not wait for the store.
+ * nobody can be asked for approval. Other calls do not wait for the store (benchmark http.invoke).
  */
 export function admitWithAllowRules(
   door: AllowRuleDeps & { state: AdmissionState },

@@ -9,6 +9,7 @@ import {
   type ApprovalResponse,
   type BusEvent,
   codeOf,
+  isObject,
   type Json,
   type JsonObject,
   KERNEL_SESSION,
@@ -104,5 +105,5 @@ function toAnswer(response: ApprovalResponse, feedback: string | null) {
 }
 
 function toObject(value: Json): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : { value };
+  return isObject(value) ? value : { value };
 }

@@ -37,6 +37,7 @@ export interface CatalogSnapshot {
 }
 
 export interface ToolCatalog {
+  /** Returns no promise while a fresh snapshot is cached (benchmark mcp.http-call). */
   snapshot(caller: Caller): MaybePromise<CatalogSnapshot>;
   /** Drops the cached snapshots after a change of bindings, tools or policy on this node. */
   forget(): void;

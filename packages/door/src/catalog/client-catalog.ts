@@ -43,6 +43,7 @@ export function createClientCatalog(
     }
     return view;
   };
+  // Returns no promise while a fresh snapshot is cached (benchmark mcp.http-call).
   const getView = (caller: Caller): MaybePromise<ClientTools> =>
     mapMaybe(catalog.snapshot(caller), getSnapshotView);
 

@@ -3,7 +3,16 @@
  * and are computed once per plan, because the catalog is rebuilt often.
  */
 
-import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
+import {
+  type Deferral,
+  type EffectClass,
+  isObject,
+  type Json,
+  type JsonObject,
+  type LlmTool,
+  type Origin,
+  type Risk,
+} from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 import { computeRisk, type EffectivePolicy, type ExportPlan } from "@backplane/registry";
 import { share } from "@backplane/session";
@@ -114,8 +123,4 @@ function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Js
 /** Model vendors require an object schema. A tool without one accepts any object. */
 export function toObjectSchema(schema: Json | null): JsonObject {
   return isObject(schema) ? schema : ANY_OBJECT;
-}
-
-function isObject(value: Json | null): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -53,6 +53,7 @@ export interface NotApproved {
   ending: CallEnding | null;
 }
 
+/** Returns no promise for a call that needs no approval (benchmark http.invoke). */
 export function approve(door: Door, recorded: Recorded): MaybePromise<Approved | NotApproved> {
   const { live, next } = recorded;
   if (next.kind === "run") return new ApprovedCall(live, next.admitted, next.token, next.reservation);

@@ -13,6 +13,7 @@ import {
   type InvocationContext,
   type InvocationError,
   isErrorCode,
+  isObject,
   type Json,
   type JsonObject,
   type MaybePromise,
@@ -403,5 +404,5 @@ function buildBody(row: InvocationRow, attempt: number): JsonObject {
 }
 
 function toObject(value: Json): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+  return isObject(value) ? value : {};
 }

@@ -52,7 +52,7 @@ function isStoredContent(block: ContentBlock, invocation_id: string, sha256: str
   return isArtifact(block) && block.invocation_id === invocation_id && block.sha256 === sha256;
 }
 
-/** Synchronous for a result that is only text, as nearly every result is. */
+/** Synchronous for a result that is only text, as nearly every result is (benchmark http.invoke). */
 export function storeContent(
   deps: ContentDeps,
   row: Pick<InvocationRow, "id" | "export_kind">,

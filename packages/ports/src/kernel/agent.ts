@@ -266,7 +266,10 @@ export interface CatalogTool {
 export interface Catalog {
   /** Sorted by name, with deferred tools. Returns the same array until something changes on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
-  /** Returns null if the caller is not offered a tool with this name. */
+  /**
+   * Null if the caller is not offered a tool with this name. Returns no promise while the catalog is cached (benchmark
+   * mcp.http-call).
+   */
   find(caller: Caller, name: string): MaybePromise<CatalogTool | null>;
   /** The deferred tools that match the words of the query, best match first. */
   search(caller: Caller, query: string, limit: number): Promise<readonly CatalogTool[]>;

@@ -85,7 +85,8 @@ export class Changes {
   ): undefined | Promise<void> {
     try {
       const done = listener(event);
-      // call.added is emitted for every invocation, so a synchronous listener must not cost a promise.
+      // call.added is emitted for every invocation, so a synchronous listener must not cost a promise (benchmark
+      // http.invoke).
       return done instanceof Promise
         ? done.catch((error: unknown) => this.#logFailure(kind, error))
         : undefined;

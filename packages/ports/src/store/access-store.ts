@@ -72,7 +72,10 @@ export interface SecretVault {
 
 export interface KeyStore {
   create(key: ApiKey, token_hash: string, records: ChangeRecords): Promise<void>;
-  /** Includes revoked and expired keys; the caller must check for them. Called for every request. */
+  /**
+   * Includes revoked and expired keys; the caller must check for them. Called for every request, and therefore cached
+   * (benchmark http.invoke).
+   */
   findByHash(token_hash: string): MaybePromise<ApiKey | null>;
   /** Never stale. Called whenever work on behalf of a key continues. */
   get(org_id: string, id: string): MaybePromise<ApiKey | null>;

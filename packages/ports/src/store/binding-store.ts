@@ -41,8 +41,8 @@ export interface BindingStore {
     page: Page,
   ): Promise<PageOf<Binding>>;
   /**
-   * All bindings of this export, and of whole packages, that are visible to `scope`, in any status and version. Never
-   * stale.
+   * All bindings of this export, and of whole packages, that are visible to `scope`, in any status and version. Cached
+   * (benchmark http.invoke), but never stale.
    */
   findCandidates(scope: Scope, export_id: string, package_id?: string): MaybePromise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */

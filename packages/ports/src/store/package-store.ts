@@ -8,6 +8,7 @@ export interface PackageStore {
    * with a different digest.
    */
   insert(row: Package, records: ChangeRecords): Promise<{ row: Package; created: boolean }>;
+  /** Cached: read by each call (benchmark http.invoke). */
   get(org_id: string, id: string): MaybePromise<Package | null>;
   find(org_id: string, package_id: string, version: string): MaybePromise<Package | null>;
   list(org_id: string, page: Page): Promise<PageOf<Package>>;

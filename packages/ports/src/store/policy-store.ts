@@ -18,7 +18,10 @@ export interface PolicyRows {
 }
 
 export interface PolicyStore {
-  /** The policy rows of the org and of the project; null if none was ever set. Never stale. */
+  /**
+   * The policy rows of the org and of the project; null if none was ever set. Cached (benchmark http.invoke), but never
+   * stale.
+   */
   get(scope: Scope): MaybePromise<PolicyRows>;
   /** Writes `row` if the stored generation is `row.generation - 1` (0 for no row); otherwise resolves to false. */
   put(row: PolicyRow, records: ChangeRecords): Promise<boolean>;

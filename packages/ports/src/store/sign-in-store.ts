@@ -32,6 +32,7 @@ export interface LoginState {
 }
 
 export interface SignInStore {
+  /** Cached: read by each call of a remote server (benchmark mcp.http-call). */
   get(org_id: string, binding_id: string): MaybePromise<SealedSignIn | null>;
   /** Writes `row` if the binding exists and has the previous revision (none for 1); otherwise resolves to false. */
   put(org_id: string, binding_id: string, row: SealedSignIn, records: ChangeRecords): Promise<boolean>;

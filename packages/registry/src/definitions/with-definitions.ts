@@ -1,7 +1,7 @@
 /**
  * Bindings of described packages, with the described tools in place of the empty list of the manifest. The door
  * reads bindings through here for every call, so results are cached per stored row and returned without a promise
- * when the store has them in memory (benchmarks tool.invoke, http.invoke).
+ * when the store has them in memory (benchmarks http.invoke, mcp.http-call).
  */
 
 import { type Definitions, isSelfDescribing, type MaybePromise, mapMaybe } from "@backplane/contract";

@@ -1,6 +1,6 @@
 /**
  * The plan of a bound export: its compiled checks, class, grant and pool key. A plan is computed once for each
- * combination of binding generation, definitions and project, and not per call (benchmarks tool.invoke, http.invoke).
+ * combination of binding generation, definitions and project, and not per call (benchmarks http.invoke, mcp.http-call).
  */
 
 import {
@@ -48,7 +48,7 @@ export class ExportPlans {
     this.#deps = deps;
   }
 
-  /** Returns the plan itself and not a promise when it is cached, which is the usual case (benchmark tool.invoke). */
+  /** Returns the plan itself and not a promise when it is cached, which is the usual case (benchmark http.invoke). */
   get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
     const { binding_id, export_id } = bound.binding;
     const key = `${binding_id}\n${export_id}\n${scope.project_id}`;

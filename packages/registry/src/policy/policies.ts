@@ -1,7 +1,7 @@
 /**
  * The policies of orgs and projects. They are read at every call, so that a change applies to the next call on
  * every node. The compiled policy is cached until its generations change, and returned without a promise when the
- * store has the rows in memory (benchmark tool.invoke).
+ * store has the rows in memory (benchmark http.invoke).
  */
 
 import {

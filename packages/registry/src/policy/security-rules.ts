@@ -78,8 +78,7 @@ export async function compilePluginRules(
 }
 
 /**
- * Returns the hits without a promise when every check is synchronous, which is the usual case (benchmark
- * tool.invoke).
+ * Returns the hits without a promise when every check is synchronous, which is the usual case (benchmark http.invoke).
  */
 export function findRuleHits(
   rules: readonly CompiledRule[],

@@ -14,7 +14,7 @@ import type { JavaHostPaths } from "../ports/dialect.ts";
 const RELEASE = "17";
 const BUILD_MS = 120_000;
 /** javac and jar run for a second or two, too short for full optimization or parallel garbage collection to pay off. */
-const SHORT_RUN = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
+const SHORT_RUN = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-J-XX:-UsePerfData"];
 const JDK = "apt-get install -y openjdk-17-jdk-headless";
 const PATH = "/usr/local/bin:/usr/bin:/bin";
 

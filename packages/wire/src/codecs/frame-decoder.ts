@@ -7,7 +7,7 @@
  */
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { type BackplaneError, type Json, toBackplaneError, WIRE_LIMITS } from "@backplane/contract";
+import { type BackplaneError, isObject, type Json, toBackplaneError, WIRE_LIMITS } from "@backplane/contract";
 import type { FrameLimits } from "./limits.ts";
 import { OffThreadParser } from "./off-thread-parser.ts";
 import { invalidFrame, parseFrame, parseJson, previewBytes } from "./parse-frame.ts";
@@ -234,8 +234,4 @@ export class FrameDecoder<Frame extends Json> {
     this.#onFailure(error);
     this.#onEnded?.();
   }
-}
-
-function isObject(value: Json): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -18,6 +18,7 @@ export interface ViewTools {
    * deferred tools.
    */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
+  /** Returns no promise while the catalog is cached (benchmark mcp.http-call). */
   find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
 

@@ -1,5 +1,5 @@
 /** Files that are sent with a message. The gateway stores a message as one request, which limits their size. */
-import type { JsonObject } from "@backplane/contract";
+import { isObject, type JsonObject } from "@backplane/contract";
 import { bytesText } from "../../parts/bytes-text.ts";
 
 export interface PickedFile {
@@ -112,8 +112,7 @@ export function toBase64(bytes: Uint8Array): string {
 /** The name, MIME type and size of the file in a block. The size is null if the block does not contain the data. */
 export function fileOf(block: JsonObject): { name: string; mime: string; bytes: number | null } {
   const { resource } = block;
-  const inner =
-    typeof resource === "object" && resource !== null && !Array.isArray(resource) ? resource : block;
+  const inner = isObject(resource) ? resource : block;
   const uri = [inner.name, inner.uri, block.path].find((part) => typeof part === "string") ?? "file";
   const mime = typeof inner.mimeType === "string" ? inner.mimeType : "file";
   const data = [inner.blob, inner.data].find((part) => typeof part === "string");

@@ -2,7 +2,13 @@
  * Reads the export of a tool file as a tool with all its fields. Absent fields get the documented defaults; an invalid
  * field is an error that names it.
  */
-import { impliesHostTarget, type Json, type ToolFileDescription, toolNameOf } from "@backplane/contract";
+import {
+  impliesHostTarget,
+  isRecord,
+  type Json,
+  type ToolFileDescription,
+  toolNameOf,
+} from "@backplane/contract";
 
 export interface ToolFile {
   description: ToolFileDescription;
@@ -54,7 +60,7 @@ function readDefault(file: string, exported: unknown): Record<string, unknown> {
   // A tool compiled to CommonJS is wrapped in `default` twice; a tool written as CommonJS is the export
   // itself.
   for (let wraps = 0; wraps < 2 && isModule(tool); wraps++) tool = tool.default;
-  if (!isObject(tool)) throw new TypeError(`${file} has no default export that is an object`);
+  if (!isRecord(tool)) throw new TypeError(`${file} has no default export that is an object`);
   return tool;
 }
 
@@ -81,7 +87,7 @@ function readChoice<T extends string>(
  */
 function readSchema(value: unknown): Json {
   if (value === undefined) return ANY_OBJECT;
-  if (!isObject(value))
+  if (!isRecord(value))
     throw new TypeError(`input_schema must be a JSON Schema object, not ${kindOf(value)}`);
   return JSON.parse(JSON.stringify(value)) as Json;
 }
@@ -91,15 +97,11 @@ function targetOf(name: string): "sandbox" | "host" {
 }
 
 function isModule(value: unknown): value is { default?: unknown } {
-  if (!isObject(value)) return false;
+  if (!isRecord(value)) return false;
   return (
     value.__esModule === true ||
     (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag] === "Module"
   );
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function kindOf(value: unknown): string {
