@@ -6,7 +6,7 @@ import type { IncomingMessage } from "node:http";
 import { BackplaneError, isObject, type Json } from "@backplane/contract";
 import { parseJson } from "@backplane/wire";
 import type { RunnerLimits } from "../../ports/settings.ts";
-import { SseReader } from "./sse-reader.ts";
+import { createSseReader } from "./sse-reader.ts";
 import type { TransportEvents } from "./transport.ts";
 
 export interface AnswerStream {
@@ -33,7 +33,7 @@ export async function followStream(
   limits: RunnerLimits,
   events: StreamEvents,
 ): Promise<void> {
-  const reader = new SseReader(limits.message_bytes, {
+  const reader = createSseReader(limits.message_bytes, {
     data: (text) => readEvent(text, stream, limits, events),
     id: (value) => {
       stream.last_event = value;

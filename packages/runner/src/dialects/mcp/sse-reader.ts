@@ -1,6 +1,9 @@
-/** Parses a server-sent event stream as it arrives, with bounded memory. */
-import { StringDecoder } from "node:string_decoder";
+/**
+ * Reads a server-sent event stream as it arrives, with bounded memory. An id is reported only with its complete event: a
+ * stream that is cut off inside an event has to be resumed before it.
+ */
 import { BackplaneError } from "@backplane/contract";
+import { createParser } from "eventsource-parser";
 
 export interface SseEvents {
   /** The data of an event of type `message`; never empty. */
@@ -11,68 +14,28 @@ export interface SseEvents {
   retry(ms: number): void;
 }
 
-export class SseReader {
-  readonly #events: SseEvents;
-  readonly #limit: number;
-  readonly #decoder = new StringDecoder("utf8");
-  /** The chunks of the incomplete line, which are joined once when it ends. */
-  #partial_line: string[] = [];
-  #partial_length = 0;
-  #data: string[] = [];
-  #size = 0;
-  #type = "message";
-  #first = true;
-
-  constructor(limit: number, events: SseEvents) {
-    this.#limit = limit;
-    this.#events = events;
-  }
-
+export interface SseReader {
   /** Throws `frame_too_large`. */
-  push(chunk: Buffer): void {
-    let text = this.#decoder.write(chunk);
-    if (this.#first && text !== "") {
-      this.#first = false;
-      if (text.startsWith("\ufeff")) text = text.slice(1);
-    }
-    if (/[\r\n]/.test(text) || this.#partial_line.at(-1)?.endsWith("\r") === true) {
-      const lines = (this.#partial_line.join("") + text).split(/\r\n|\n|\r(?!$)/);
-      text = lines.pop()!;
-      this.#partial_line = [];
-      this.#partial_length = 0;
-      for (const line of lines) this.#readLine(line);
-    }
-    if (text !== "") this.#partial_line.push(text);
-    this.#partial_length += text.length;
-    if (this.#partial_length + this.#size > this.#limit) throw tooLarge(this.#limit);
-  }
+  push(chunk: Buffer): void;
+}
 
-  #readLine(line: string): void {
-    if (line === "") {
-      this.#dispatch();
-      return;
-    }
-    const colon = line.indexOf(":");
-    if (colon === 0) return;
-    const field = colon < 0 ? line : line.slice(0, colon);
-    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
-    if (field === "data") {
-      this.#size += value.length;
-      if (this.#size > this.#limit) throw tooLarge(this.#limit);
-      this.#data.push(value);
-    } else if (field === "event") this.#type = value;
-    else if (field === "id" && !value.includes("\0")) this.#events.id(value);
-    else if (field === "retry" && /^\d{1,9}$/.test(value)) this.#events.retry(Number(value));
-  }
-
-  #dispatch(): void {
-    const text = this.#data.join("\n");
-    const type = this.#type;
-    this.#data = [];
-    this.#size = 0;
-    this.#type = "message";
-    if (text !== "" && (type === "message" || type === "")) this.#events.data(text);
-  }
+/** The limit is for the characters of one event. */
+export function createSseReader(limit: number, events: SseEvents): SseReader {
+  const decoder = new TextDecoder();
+  const parser = createParser({
+    maxBufferSize: limit,
+    onEvent({ id, event = "message", data }) {
+      // The parser limits only what it keeps between chunks.
+      if (data.length > limit) throw tooLarge(limit);
+      if (id !== undefined) events.id(id);
+      if (event === "message" && data !== "") events.data(data);
+    },
+    onRetry: (ms) => events.retry(ms),
+    onError({ type }) {
+      if (type === "max-buffer-size-exceeded") throw tooLarge(limit);
+    },
+  });
+  return { push: (chunk) => parser.feed(decoder.decode(chunk, { stream: true })) };
 }
 
 function tooLarge(limit: number): BackplaneError {

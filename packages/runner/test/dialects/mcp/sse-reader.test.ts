@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { SseReader } from "../../../src/dialects/mcp/sse-reader.ts";
+import { createSseReader } from "../../../src/dialects/mcp/sse-reader.ts";
 
 function createReader(limit = 16 * 1024 * 1024) {
   const received: string[] = [];
@@ -8,7 +8,7 @@ function createReader(limit = 16 * 1024 * 1024) {
     id: (value: string) => void received.push(`id ${value}`),
     retry: (ms: number) => void received.push(`retry ${ms}`),
   };
-  return { received, sse: new SseReader(limit, events) };
+  return { received, sse: createSseReader(limit, events) };
 }
 
 test("reads the same events however the stream is split", () => {
@@ -19,6 +19,24 @@ test("reads the same events however the stream is split", () => {
     for (let at = 0; at < bytes.length; at += chunk_size) sse.push(bytes.subarray(at, at + chunk_size));
     expect(received).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
   }
+});
+
+test("reports the id of an event only when the event is complete", () => {
+  const { received, sse } = createReader();
+  sse.push(Buffer.from('id: 8\ndata: {"cut'));
+  expect(received).toEqual([]);
+  sse.push(Buffer.from(' off"}\n\n'));
+  expect(received).toEqual(["id 8", '{"cut off"}']);
+});
+
+test("reports the id of an event without text, and ignores named events and invalid delays", () => {
+  const { received, sse } = createReader();
+  sse.push(
+    Buffer.from(
+      "id: 9\ndata:\n\nevent: ping\ndata: x\n\nretry: soon\nunknown: 1\n\nevent: message\ndata: y\n\n",
+    ),
+  );
+  expect(received).toEqual(["id 9", "y"]);
 });
 
 test("reads a long line in small chunks in linear time, up to a limit", () => {
@@ -34,4 +52,7 @@ test("reads a long line in small chunks in linear time, up to a limit", () => {
   expect(() => {
     for (let n = 0; n < 100; n++) small.push(chunk);
   }).toThrow(/exceeds the limit of 1000 bytes/);
+  expect(() => createReader(1_000).sse.push(Buffer.from(`data: ${"x".repeat(1_001)}\n\n`))).toThrow(
+    /exceeds the limit of 1000 bytes/,
+  );
 });
