@@ -6,8 +6,59 @@ const PLUGIN_LOADER_TESTS = ["packages/gateway/test/plugins/plugin-loader.test.t
 const NETWORK_GUARD_TESTS = ["packages/gateway/test/plugins/network-guard.test.ts"];
 const INSTALL_ALL_TESTS = ["packages/servers/test/instruments/install-all.test.ts"];
 const INSTRUMENTS_TESTS = ["packages/servers/test/instruments/instruments.test.ts"];
+const HEFTY_TESTS = ["packages/supply/test/import/formats/hefty.test.ts"];
+const PLUGIN_TOOLS_TESTS = ["packages/agent/test/plugins/tools.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
+  {
+    defence: "instruments: a manifest with a newer minHeftyVersion is refused",
+    file: "packages/supply/src/import/formats/hefty.ts",
+    from: "plugin.minHeftyVersion !== null && isNewer(plugin.minHeftyVersion, HEFTY_VERSION)",
+    to: "false",
+    tests: HEFTY_TESTS,
+  },
+  {
+    defence: "instruments: the platforms of a manifest limit where the plugin runs",
+    file: "packages/supply/src/import/formats/hefty.ts",
+    from: "...(os.length === 0 ? {} : { os }),",
+    to: "",
+    tests: HEFTY_TESTS,
+  },
+  {
+    defence: "instruments: a module outside the package is refused",
+    file: "packages/supply/src/import/formats/hefty-start.ts",
+    from: 'if (file.startsWith("..") || !listing.files.some(({ path }) => path === file)) {',
+    to: "if (false) {",
+    tests: HEFTY_TESTS,
+  },
+  {
+    defence: "instruments: a command with shell syntax is refused",
+    file: "packages/supply/src/import/formats/hefty-start.ts",
+    from: "if (SHELL_CHARACTERS.test(text)) {",
+    to: "if (false) {",
+    tests: HEFTY_TESTS,
+  },
+  {
+    defence: "plugins: two plugins cannot have one id of a strategy, provider or adapter",
+    file: "packages/agent/src/plugins/lifecycle.ts",
+    from: "if (conflict !== undefined) throw invalid(`the ${conflict} is taken by ${other.name}`);",
+    to: "",
+    tests: PLUGIN_TOOLS_TESTS,
+  },
+  {
+    defence: "plugins: two plugins cannot have one tool name",
+    file: "packages/agent/src/plugins/tool-table.ts",
+    from: "if (existing === undefined || existing === null || existing.plugin === tool.plugin) return;",
+    to: "return;",
+    tests: PLUGIN_TOOLS_TESTS,
+  },
+  {
+    defence: "plugins: a plugin without the plugin that it requires is not started",
+    file: "packages/agent/src/plugins/registry.ts",
+    from: "if (missing === null) return;",
+    to: "return;",
+    tests: PLUGIN_TOOLS_TESTS,
+  },
   {
     defence: "bus: no turn begins on the session of a bridge",
     file: "packages/session/src/bus/publish-rules.ts",
