@@ -1,5 +1,6 @@
 /** Handles requests to model endpoints; the answer is streamed or sent as a whole. */
 import { once } from "node:events";
+import type { ServerResponse } from "node:http";
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock, Kernel, LlmEndpointPart, Timer } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -123,7 +124,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
     try {
       for (let step = first; step.done !== true && !stop.aborted; step = await remaining.next()) {
         const text = stream.formatPart(step.value);
-        if (text === "" || raw.write(text)) continue;
+        if (text === "" || (step === first ? writeImmediately(raw, text) : raw.write(text))) continue;
         await once(raw, "drain", { signal: stop }).catch(() => undefined);
       }
     } catch (error) {
@@ -145,6 +146,17 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
     schedule();
     return { stop: () => timer.stop() };
   }
+}
+
+/**
+ * Sends the headers and the first text of an answer. Node would send them once no promise callback is pending, after
+ * all parts that the provider has sent with the first one (benchmark llm.proxy).
+ */
+function writeImmediately(raw: ServerResponse, text: string): boolean {
+  raw.cork();
+  const has_capacity = raw.write(text);
+  raw.uncork();
+  return has_capacity;
 }
 
 /** The headers that select features of a vendor's API. All others, above all credentials, are not forwarded. */
