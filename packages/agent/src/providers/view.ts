@@ -4,7 +4,7 @@
  */
 
 import type { Json, ProviderInstance, ProvidersView } from "@backplane/contract";
-import type { Logger } from "@backplane/ports";
+import type { ConfigRow, Logger } from "@backplane/ports";
 import { activeInstanceId, groupInstances, type LiveConfig, maskValue } from "@backplane/registry";
 
 interface ViewDeps {
@@ -18,7 +18,10 @@ export interface ProviderState {
 }
 
 export async function readProviders(deps: ViewDeps, org_id: string): Promise<ProviderState> {
-  const rows = await deps.config.rows(org_id, "provider");
+  return parseProviders(deps, org_id, await deps.config.rows(org_id, "provider"));
+}
+
+function parseProviders(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): ProviderState {
   const entries = new Map<string, Json>();
   for (const row of rows) {
     try {
@@ -39,15 +42,22 @@ export function maskInstance(instance: ProviderInstance): ProviderInstance {
 export function createProvidersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
   const toVisible = (instance: ProviderInstance) =>
     instance.plugin === reader ? { ...instance, config: { ...instance.config } } : maskInstance(instance);
-  const read = async () => (await readProviders(deps, org_id)).instances;
+  // By the rows, of which the cached configuration returns the same array until it reads again (benchmark llm.proxy).
+  const parsed = new WeakMap<readonly ConfigRow[], ProviderState>();
+  const read = async () => {
+    const rows = await deps.config.rows(org_id, "provider");
+    const state = parsed.get(rows) ?? parseProviders(deps, org_id, rows);
+    parsed.set(rows, state);
+    return state;
+  };
   return {
-    listInstances: async () => (await read()).map(toVisible),
+    listInstances: async () => (await read()).instances.map(toVisible),
     instancesForPlugin: async (plugin) =>
-      (await read()).filter((instance) => instance.plugin === plugin).map(toVisible),
+      (await read()).instances.filter((instance) => instance.plugin === plugin).map(toVisible),
     async getInstance(id) {
-      const provider = (await read()).find((instance) => instance.id === id);
+      const provider = (await read()).instances.find((instance) => instance.id === id);
       return provider === undefined ? null : toVisible(provider);
     },
-    activeId: async () => (await readProviders(deps, org_id)).active,
+    activeId: async () => (await read()).active,
   };
 }

@@ -145,7 +145,7 @@ function guardContext(ctx: PluginContext, identity: ScopedPlugin, guard: Network
   // Whenever the plugin reads its instances, the guard gets the current instances too.
   const refreshThen = <T>(readInstances: () => Promise<T>): Promise<T> =>
     leave(async () => {
-      identity.setInstances(await providers.listInstances());
+      identity.setInstances(await providers.instancesForPlugin(ctx.name));
       return await readInstances();
     });
   const log = (level: keyof PluginLog): PluginLog[keyof PluginLog] => {
