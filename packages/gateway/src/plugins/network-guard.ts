@@ -116,18 +116,41 @@ function resolveUrl(resource: Request | string, init: RequestInit | undefined): 
   return new URL(URL.canParse(resource) ? resource : new Request(resource, init).url);
 }
 
-type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
+interface GuardedRequest {
+  onSocket(socket: null, error: unknown): void;
+}
+type AddRequest = (
+  this: HttpAgent,
+  request: GuardedRequest,
+  options: { host?: string; port?: number | string },
+  ...more: unknown[]
+) => void;
 
-/** Shared agents of Node reuse connections, so a request from a plugin gets its own connection. */
+/**
+ * Shared agents of Node reuse connections, so a request from a plugin gets its own connection. An agent of the plugin's
+ * own may keep its connections, and each of its requests is checked.
+ */
 function guardAgents(running: RunningPlugin): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
   const { addRequest } = agents;
   agents.addRequest = function (this: HttpAgent, ...args) {
+    const plugin = running.getStore();
+    if (plugin === undefined) return addRequest.apply(this, args);
     const shared = this.constructor === HttpAgent || this.constructor === HttpsAgent;
-    if (running.getStore() === undefined || !shared) return addRequest.apply(this, args);
-    const Agent = this.constructor as typeof HttpAgent;
-    const { options } = this as unknown as { options: AgentOptions };
-    return addRequest.apply(new Agent({ ...options, keepAlive: false }), args);
+    if (shared) {
+      const Agent = this.constructor as typeof HttpAgent;
+      const { options } = this as unknown as { options: AgentOptions };
+      return addRequest.apply(new Agent({ ...options, keepAlive: false }), args);
+    }
+    const [request, { host = "localhost", port }] = args;
+    const refuse = (error: unknown) => request.onSocket(null, error);
+    const target = { host: plainHost(host), port: Number(port) };
+    const refusal = findRefusal(plugin, target);
+    if (refusal !== null) return refuse(refusal);
+    if (isIP(target.host) !== 0) return addRequest.apply(this, args);
+    checkAddresses(plugin, target)
+      .then(() => addRequest.apply(this, args))
+      .catch(refuse);
   };
 }
 
@@ -139,9 +162,16 @@ async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL
   const refusal = findRefusal(plugin, target);
   if (refusal !== null) throw fetchError(refusal);
   if (isIP(host) !== 0) return;
-  await plugin.addresses(host, target.port).catch((error: unknown) => {
-    reportRefusal(plugin, target, error);
+  await checkAddresses(plugin, target).catch((error: unknown) => {
     throw fetchError(error);
+  });
+}
+
+/** Rejects if an address of the name may not be connected to. */
+async function checkAddresses(plugin: GuardedPlugin, target: Target): Promise<void> {
+  await plugin.addresses(target.host, target.port).catch((error: unknown) => {
+    reportRefusal(plugin, target, error);
+    throw error;
   });
 }
 

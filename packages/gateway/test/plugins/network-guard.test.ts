@@ -25,7 +25,12 @@ const outcomeOf = (socket) => new Promise((done) => {
   socket.once("connect", () => { socket.destroy(); done("connected"); });
   socket.once("error", (error) => done(error.code));
 });
+class OwnAgent extends http.Agent {}
+const own_agent = new OwnAgent({ keepAlive: true });
 const apis = {
+  agent: ({ host, port }) => new Promise((done) => http.get({ host, port, agent: own_agent }, (response) => {
+    response.resume().once("end", () => done(response.req.reusedSocket ? "reused" : "connected"));
+  }).once("error", (error) => done(error.code))),
   fetch: ({ host, port }) => fetch("http://" + host + ":" + port).then((response) => response.text(), (error) => error.cause?.code ?? error.code),
   http: ({ host, port }) => new Promise((done) => http.get({ host, port }, (response) => { response.resume(); done("connected"); }).once("error", (error) => done(error.code))),
   net: ({ host, port }) => outcomeOf(net.connect({ host, port })),
@@ -57,7 +62,7 @@ export const plugin = {
 
 /** The private destinations that the operator allows in backplane.toml. */
 const ALLOWED_PRIVATE = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
-const APIS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
+const APIS = ["agent", "fetch", "http", "net", "ports", "socket", "tls", "later"];
 let server: Server;
 let other_server: Server;
 let server_address: { host: string; port: number };
@@ -140,8 +145,9 @@ test("allows connections to an allowed host at the allowed port", async () => {
     { egress: ALLOWED_PRIVATE },
   );
   expect(await connectWith("fetch")).toBe("from outside");
-  for (const api of ["http", "net", "ports", "socket", "later"])
+  for (const api of ["agent", "http", "net", "ports", "socket", "later"])
     expect(await connectWith(api)).toBe("connected");
+  expect(await connectWith("agent")).toBe("reused");
   expect(await run.tool("dial", server_address)).toMatchObject({ brief: "connected" });
   expect(await connectWith("net", other_address)).toBe("policy.denied");
 });
@@ -289,13 +295,18 @@ verifies("sec.provider-egress", "connects only to the checked addresses of a nam
       lookup_results = [["127.0.0.1", "127.0.0.66"]];
       expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
     }
-    // Checked for the request and again for its connection.
-    lookup_results = [["127.0.0.1"]];
-    expect(await connectWith("fetch", target)).toBe("policy.denied");
-    lookup_results = [["127.0.0.1"], ["127.0.0.1"]];
-    expect(await connectWith("fetch", target)).toBe("from outside");
-    // The connection is still open, but the name now resolves to a private address, so the request is refused.
-    expect(await connectWith("fetch", target)).toBe("policy.denied");
+    for (const [api, outcome] of [
+      ["fetch", "from outside"],
+      ["agent", "connected"],
+    ] as const) {
+      // Checked for the request and again for its connection.
+      lookup_results = [["127.0.0.1"]];
+      expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
+      lookup_results = [["127.0.0.1"], ["127.0.0.1"]];
+      expect([api, await connectWith(api, target)]).toEqual([api, outcome]);
+      // The connection is still open, but the name now resolves to a private address, so the request is refused.
+      expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
+    }
     expect(private_connections).toEqual([]);
   } finally {
     private_server.closeAllConnections();
@@ -331,7 +342,7 @@ verifies(
     const not_allowed = await serve({ providers: [instance()] });
     const allowed_elsewhere = await serve({ providers: [instance(`127.0.0.1:${other_address.port}`)] });
     for (const org of [allowed, not_allowed, allowed_elsewhere]) await org.connectWith("instances");
-    for (const api of ["fetch", "http", "net"]) {
+    for (const api of ["agent", "fetch", "http", "net"]) {
       const outcome = api === "fetch" ? "from outside" : "connected";
       expect([api, await allowed.connectWith(api)]).toEqual([api, outcome]);
       expect([api, await not_allowed.connectWith(api)]).toEqual([api, "policy.denied"]);
