@@ -130,6 +130,20 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: NETWORK_GUARD_TESTS,
   },
   {
+    defence: "egress: requests of a plugin's own agent are checked",
+    file: NETWORK,
+    from: "    if (refusal !== null) return refuse(refusal);\n",
+    to: "",
+    tests: NETWORK_GUARD_TESTS,
+  },
+  {
+    defence: "egress: names in requests of a plugin's own agent are checked",
+    file: NETWORK,
+    from: "    if (isIP(target.host) !== 0) return addRequest.apply(this, args);\n",
+    to: '    if (target.host !== "") return addRequest.apply(this, args);\n',
+    tests: NETWORK_GUARD_TESTS,
+  },
+  {
     defence: "egress: inline agents share no connections",
     file: NETWORK,
     from: "  guardAgents(running);\n  return guard;",
@@ -160,8 +174,8 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: redirects of a vendor are not followed",
     file: VENDOR,
-    from: 'redirect: "manual"',
-    to: 'redirect: "follow"',
+    from: "if (status >= 300 && status < 400) {",
+    to: "if (status >= 400 && status < 400) {",
     tests: LLM_FAILURE_TESTS,
   },
   {

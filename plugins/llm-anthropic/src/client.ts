@@ -4,7 +4,7 @@
  * any instance.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
+import { createVendorTransport, lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
 import { ANTHROPIC_HOST, type AnthropicConfig } from "./config.ts";
 
 export type ConnectAnthropic = () => Promise<Anthropic>;
@@ -24,7 +24,7 @@ async function connect(config: AnthropicConfig): Promise<Anthropic> {
     webhookKey: null,
     baseURL: config.base_url,
     timeout: config.timeout_s * 1_000,
-    ...VENDOR_TRANSPORT,
+    ...createVendorTransport(),
     // Retries are the kernel's responsibility (llm.retry).
     maxRetries: 0,
     logLevel: "off",

@@ -3,7 +3,7 @@
  * the environment is set here: a key from the gateway's environment must not be sent to the `base_url` of any
  * instance.
  */
-import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
+import { createVendorTransport, lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { OPENAI_HOST, type OpenAiConfig } from "./config.ts";
 
@@ -28,7 +28,7 @@ async function connect(config: OpenAiConfig): Promise<OpenAI> {
     project: null,
     webhookSecret: null,
     timeout: config.timeout_s * 1_000,
-    ...VENDOR_TRANSPORT,
+    ...createVendorTransport(),
     // Retries are the kernel's responsibility (llm.retry).
     maxRetries: 0,
     logLevel: "off",

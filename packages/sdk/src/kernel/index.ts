@@ -81,4 +81,4 @@ export {
   withStatusOf,
 } from "./llm-vendor.ts";
 export { jsonBlock, markdownBlock, textBlock, toolError, toolOk } from "./tool-return.ts";
-export { VENDOR_TRANSPORT } from "./vendor-fetch.ts";
+export { createVendorTransport } from "./vendor-fetch.ts";

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { classifyFailure, LlmCallError, VENDOR_TRANSPORT } from "../../src/kernel/index.ts";
+import { classifyFailure, createVendorTransport, LlmCallError } from "../../src/kernel/index.ts";
 import { redact } from "../../src/kernel/llm-failure.ts";
 
 const coded = (code: string) => Object.assign(new Error("socket"), { code });
@@ -107,10 +107,10 @@ verifies(
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     try {
       // An endless body must not block the response.
-      const response = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
+      const response = await createVendorTransport().fetch(`${url}/endless`);
       expect([response.status, (await response.text()).length]).toEqual([500, 65_536]);
       expect(sent).toBeGreaterThan(0);
-      await expect(VENDOR_TRANSPORT.fetch(`${url}/moved`)).rejects.toMatchObject({
+      await expect(createVendorTransport().fetch(`${url}/moved`)).rejects.toMatchObject({
         failure: { message: expect.stringContaining("redirect") },
       });
     } finally {
