@@ -22,21 +22,25 @@ export function acceptsNative(config: OpenAiConfig, { protocol }: NativeRequest)
   return protocol === config.api || (protocol !== "messages" && isOpenAiUrl(config.base_url));
 }
 
-export async function* passOpenAiRequest(
+export function passOpenAiRequest(
   connect: ConnectOpenAi,
   request: GenerateRequest,
   native: NativeRequest,
-): AsyncGenerator<LlmPart, void, undefined> {
-  const client = await connect();
+): AsyncIterable<LlmPart> {
   const body = { ...native.body, model: request.model, stream: native.stream };
   if (native.protocol === "responses") {
-    const openStream = (signal: AbortSignal) =>
-      client.responses.create({ ...body, store: false } as OpenAI.Responses.ResponseCreateParams, { signal });
-    yield* responseParts(vendorStream(request.signal, async (signal) => toEvents(await openStream(signal))));
-  } else {
-    const openStream = (signal: AbortSignal) => openChat(client, body, native, signal);
-    yield* chatParts(vendorStream(request.signal, async (signal) => toEvents(await openStream(signal))));
+    const params = { ...body, store: false } as OpenAI.Responses.ResponseCreateParams;
+    return responseParts(
+      vendorStream(request.signal, async (signal) =>
+        toEvents(await (await connect()).responses.create(params, { signal })),
+      ),
+    );
   }
+  return chatParts(
+    vendorStream(request.signal, async (signal) =>
+      toEvents(await openChat(await connect(), body, native, signal)),
+    ),
+  );
 }
 
 function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, signal: AbortSignal) {
@@ -57,10 +61,17 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   );
 }
 
-/** Yields the events of a stream, or a response that is not a stream as a single event. */
-async function* toEvents(response: object): AsyncGenerator<JsonObject, void, undefined> {
-  if (Symbol.asyncIterator in response) yield* response as AsyncIterable<JsonObject>;
-  else yield response as JsonObject;
+/**
+ * Returns a stream unchanged, because every generator around it delays the first event (benchmark llm.proxy), and a
+ * response that is not a stream as a single event.
+ */
+function toEvents(response: object): AsyncIterable<JsonObject> {
+  if (Symbol.asyncIterator in response) return response as AsyncIterable<JsonObject>;
+  return singleEvent(response as JsonObject);
+}
+
+async function* singleEvent(event: JsonObject): AsyncGenerator<JsonObject, void, undefined> {
+  yield event;
 }
 
 async function* chatParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<LlmPart, void, undefined> {

@@ -18,17 +18,14 @@ export async function* vendorStream<T>(
   if (stop.aborted) abort();
   else stop.addEventListener("abort", abort, { once: true });
   try {
-    yield* reportBrokenStream(await open(controller.signal));
+    const stream = await open(controller.signal);
+    try {
+      yield* stream;
+    } catch (error) {
+      // A stream that was cut off ends in an incomplete line of JSON, which the SDK fails to parse.
+      throw error instanceof SyntaxError ? brokenStream(error) : error;
+    }
   } finally {
     stop.removeEventListener("abort", abort);
-  }
-}
-
-/** A stream that was cut off ends in an incomplete line of JSON, which the SDK fails to parse. */
-async function* reportBrokenStream<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
-  try {
-    yield* stream;
-  } catch (error) {
-    throw error instanceof SyntaxError ? brokenStream(error) : error;
   }
 }
