@@ -362,4 +362,28 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
     only: "reports memory, processes, disk",
   },
+  {
+    defence: "session events: a handoff reaches the watchers of the session",
+    file: "packages/agent/src/agent/sessions.ts",
+    from: "        persister.announce(key, [entry]);\n",
+    to: "",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+    only: "to the watchers of the session",
+  },
+  {
+    defence: "session events: a reset reaches the watchers of the session",
+    file: "packages/agent/src/agent/sessions.ts",
+    from: "        persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));\n",
+    to: "        void [chain, last_entry_id];\n",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+    only: "to the watchers of the session",
+  },
+  {
+    defence: "session events: a compaction reaches the watchers of the session",
+    file: "packages/agent/src/compaction/compactions.ts",
+    from: "    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, count));\n",
+    to: "    void [persister, last_entry_id, count];\n",
+    tests: ["packages/agent/test/agent/session-events.test.ts"],
+    only: "to the watchers of the session",
+  },
 ];

@@ -60,10 +60,3 @@ export const ANSWER_ENDS: ReadonlySet<string> = new Set([
   "llm.call.error",
   "user.interrupt",
 ]);
-
-/** After these events, the tape can contain entries that did not pass through its feed, so it is read again. */
-export const REFRESH_EVENTS: ReadonlySet<string> = new Set([
-  "session.reset",
-  "session.handoff",
-  "session.compaction.completed",
-]);

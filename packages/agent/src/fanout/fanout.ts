@@ -42,7 +42,6 @@ import {
   isTaped,
   isUncheckedAnswer,
   isVisibleTo,
-  REFRESH_EVENTS,
   subjectOf,
 } from "./client-events.ts";
 import { Envelopes, withLastEntryId } from "./envelopes.ts";
@@ -253,10 +252,7 @@ class SessionFanout implements FanoutService {
     const { kind } = event;
     const subject = subjectOf(event);
     if (subject !== null) {
-      for (const hub of this.#hubs.forSession(event, subject)) {
-        hub.publish(event);
-        if (REFRESH_EVENTS.has(kind)) hub.refresh();
-      }
+      for (const hub of this.#hubs.forSession(event, subject)) hub.publish(event);
       if (kind.startsWith("approval.")) this.#publishToAncestors(event, subject);
     } else if (isAnnouncement(kind)) {
       for (const hub of this.#hubs.all()) if (isVisibleTo(hub.key.scope, event)) hub.publish(event);

@@ -71,11 +71,6 @@ export class Hub {
     for (const connection of this.connections) connection.receiveLive(envelope);
   }
 
-  /** The tape may have grown without its feed, for example by a reset or a compaction. */
-  refresh(): void {
-    for (const connection of this.connections) connection.refresh();
-  }
-
   /**
    * Deltas are not kept for readers, because a reader receives the whole text of the answer when it becomes
    * live.

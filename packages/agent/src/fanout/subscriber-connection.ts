@@ -67,10 +67,6 @@ export class SubscriberConnection {
     if (this.#state === "live") this.#send(envelope);
   }
 
-  refresh(): void {
-    if (this.#state === "live") void this.read(null);
-  }
-
   /** Never rejects. `first` is set for the read that follows the attach, and null for later reads. */
   async read(first: { replay: boolean } | null): Promise<void> {
     const { hub } = this;

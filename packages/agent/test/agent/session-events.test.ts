@@ -4,7 +4,7 @@ import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugi
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestSession, type TestSession } from "../loop/test-session.ts";
+import { createTestSession, type TestSession, watchEntries } from "../loop/test-session.ts";
 
 /** The payloads of one kind, once there are `count` of them. All must be on the session `kernel`. */
 async function waitForPayloads(fixture: TestSession, kind: string, count = 1): Promise<unknown[]> {
@@ -122,6 +122,29 @@ verifies(
     expect(messages).not.toContain("the old topic");
   },
 );
+
+test("sends the entries of a compaction, a handoff and a reset to the watchers of the session", async () => {
+  const fixture = await createTestSession();
+  const { sessions } = fixture.kernel;
+  const ref = { session_id: "s1" };
+  for (let n = 0; n < 2; n++) await fixture.say(`/say ${"lorem ipsum dolor ".repeat(60)}`);
+  const { last_entry_id } = await sessions.get(user, ref);
+  const watched_entries = await watchEntries(fixture);
+  const changes = [
+    () => sessions.compact(user, ref),
+    () => sessions.handoff(user, ref, { name: "shipped", state: {} }),
+    () => sessions.reset(user, ref),
+  ];
+  for (const change of changes) {
+    await change();
+    const session = await sessions.get(user, ref);
+    const ids = Array.from(
+      { length: session.last_entry_id - last_entry_id },
+      (_, n) => last_entry_id + n + 1,
+    );
+    await expect.poll(() => watched_entries).toEqual(ids);
+  }
+});
 
 test("refuses a handoff with a reserved or invalid name, or while a turn runs", async () => {
   const fixture = await createTestSession();

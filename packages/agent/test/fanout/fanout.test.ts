@@ -140,23 +140,22 @@ test("disconnects a replaying client when unpersisted events exceed the buffer",
   expect(watcher.ended).toEqual(["send_failed"]);
 });
 
-test("reads the entries of a compaction and of a reset from the tape, and none twice after an undo", async () => {
+test("sends the entries of a compaction and of a reset, announced or not, and none twice after an undo", async () => {
   const fixture = await createTestFanout();
   await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   await fixture.say("one");
   const { head_chain_id: chain_id, last_entry_id } = await fixture.sessions.get(makeKey());
-  await fixture.sessions.compact(makeKey(), { summary: "so far", source: { chain_id, last_entry_id } });
-  await fixture.publish(
-    "session.compaction.completed",
-    { target_session_id: "s", tokens_before: 2, tokens_after: 1 },
-    "kernel",
-  );
+  const compaction = { summary: "so far", source: { chain_id, last_entry_id } };
+  const { id: compacted_id } = await fixture.sessions.compact(makeKey(), compaction);
+  const entries = await fixture.sessions.entries(scope, compacted_id, last_entry_id, 1);
+  fixture.persister.announce(makeKey(), entries);
   await until(() => watcher.ids().length === 3);
   await fixture.sessions.undo(makeKey(), "admin");
   await fixture.say("two");
   await fixture.sessions.reset(makeKey());
+  // The gap before this entry shows that an entry was not announced.
   await fixture.say("three");
   await until(() => watcher.ids().length === 6);
   expect(watcher.ids()).toEqual(upTo(6));

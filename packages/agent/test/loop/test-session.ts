@@ -139,3 +139,22 @@ async function createTestSessionWith(
     tape: (session_id = "s1") => fixture.kernel.sessions.entries(user, ref(session_id), 0, 10_000),
   };
 }
+
+/** Attaches a watcher to the session `s1`; the list grows with the id of each entry that the watcher gets. */
+export async function watchEntries({ kernel }: TestSession): Promise<number[]> {
+  const entry_ids: number[] = [];
+  await kernel.fanout.attach(
+    user,
+    { session_id: "s1" },
+    {
+      since_entry: null,
+      adapter_id: "test",
+      send({ entry_id }) {
+        if (entry_id !== null) entry_ids.push(entry_id);
+        return 0;
+      },
+      ended() {},
+    },
+  );
+  return entry_ids;
+}
