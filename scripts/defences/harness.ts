@@ -7,6 +7,8 @@ const HARNESS_RUNS_TESTS = ["packages/agent/test/harness/harness-runs.test.ts"];
 const MESSAGES_TESTS = ["packages/agent/test/harness/messages.test.ts"];
 const HOSTED_TESTS = ["packages/agent/test/harness/hosted.test.ts"];
 const RESUME_TESTS = ["packages/agent/test/harness/resume.test.ts"];
+const HARNESS_RUNS = "packages/agent/src/harness/harness-runs.ts";
+const HARNESS_INPUT = "packages/door/src/open/harness-input.ts";
 const EXECUTIONS = "packages/store/src/ops/executions.ts";
 const BODY = "packages/door/src/invoke/harness-body.ts";
 
@@ -302,5 +304,85 @@ export const HARNESS_DEFENCES: Mutant[] = [
     to: "session",
     tests: ["packages/api/test/mcp/refused-requests.test.ts"],
     only: "under the session of the call that owns the token",
+  },
+  {
+    defence: "harness: a harness reads only its own execution",
+    file: HARNESS_RUNS,
+    from: "const may_read = caller.delegation === undefined || executionOf(caller) === id;",
+    to: 'const may_read = caller.delegation === undefined || id !== "";',
+    tests: HARNESS_RUNS_TESTS,
+    only: "only its own execution",
+  },
+  {
+    defence: "harness: a harness does not cancel its own run",
+    file: HARNESS_RUNS,
+    from: "if (executionOf(caller) === harness.execution_id)",
+    to: 'if (executionOf(caller) === "")',
+    tests: HARNESS_RUNS_TESTS,
+    only: "cancels its own run",
+  },
+  {
+    defence: "harness: an execution is resumed only with its binding",
+    file: HARNESS_INPUT,
+    from: "if (row.binding_id !== call.binding_id) {",
+    to: "if (row.binding_id === undefined) {",
+    tests: RESUME_TESTS,
+    only: "only with the binding that started it",
+  },
+  {
+    defence: "harness: a call has one value for the session",
+    file: HARNESS_INPUT,
+    from: "if (call_value !== undefined && call_value !== value)",
+    to: 'if (call_value !== undefined && call_value !== value && name !== "session_id")',
+    tests: HARNESS_RUNS_TESTS,
+    only: "two different values",
+  },
+  {
+    defence: "harness: a call has one value for the chain",
+    file: HARNESS_INPUT,
+    from: "if (call_value !== undefined && call_value !== value)",
+    to: 'if (call_value !== undefined && call_value !== value && name !== "chain_id")',
+    tests: HARNESS_RUNS_TESTS,
+    only: "two different values",
+  },
+  {
+    defence: "harness: an execution without time left is not restarted",
+    file: "packages/door/src/invoke/start-harness.ts",
+    from: "if (execution.deadline !== null && execution.deadline <= door.deps.clock.now()) {",
+    to: "if (execution.deadline === 0) {",
+    tests: LIMITS_TESTS,
+    only: "after a crash when max_time_ms has passed",
+  },
+  {
+    defence: "harness: a checkpoint for a summary has a text",
+    file: BODY,
+    from: 'if (fidelity === "summary_reseed" && summaryTextOf',
+    to: "if (fidelity === undefined && summaryTextOf",
+    tests: RESUME_TESTS,
+    only: "without a text",
+  },
+  {
+    defence: "harness: watchers see the entries of a new chain",
+    file: BODY,
+    from: "      door.persister.announce(key, written);\n",
+    to: "      void written;\n",
+    tests: RESUME_TESTS,
+    only: "when a harness is reseeded",
+  },
+  {
+    defence: "harness: an execution works for its new chain",
+    file: BODY,
+    from: "      await store.executions.setChain(id, live.row.id, chain.id);\n",
+    to: "      void store;\n",
+    tests: RESUME_TESTS,
+    only: "when a harness is reseeded",
+  },
+  {
+    defence: "harness: watchers see whether an attempt starts or resumes",
+    file: "packages/session/src/tape/harness-tape.ts",
+    from: 'publish(row, "started", { mode, export_id: row.export_id });',
+    to: 'publish(row, "started", { mode: "start", export_id: row.export_id });',
+    tests: RESUME_TESTS,
+    only: "after its process died",
   },
 ];

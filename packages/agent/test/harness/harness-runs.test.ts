@@ -184,6 +184,67 @@ describe("a run of a harness", () => {
     expect(fixture.runner.requests).toHaveLength(10);
   });
 
+  verifies("harness.contract", "shows a harness only its own execution", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const other = (await runHarness(fixture, {}, async () => {})).done.harness!.execution_id;
+    const read: unknown[] = [];
+    await runHarness(fixture, {}, async ({ caller, body }) => {
+      const { execution_id } = body.target as { execution_id: string };
+      for (const id of [execution_id, other])
+        read.push(await fixture.kernel.runs.execution(caller, id).catch((error: unknown) => error));
+    });
+    expect(read).toMatchObject([{ status: "running" }, { code: "execution.not_found" }]);
+    expect(await fixture.kernel.runs.execution(user, other)).toMatchObject({ status: "succeeded" });
+  });
+
+  verifies("harness.contract", "refuses a harness that cancels its own run", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const started = Promise.withResolvers<string>();
+    let refusal: unknown = null;
+    scriptHarness(fixture, async ({ caller, cancelled }) => {
+      const run_id = await started.promise;
+      const cancel = fixture.kernel.runs.cancel(caller, run_id).catch((error: unknown) => error);
+      refusal = await Promise.race([cancel, cancelled]);
+      return { summary: { text: "not cancelled" } };
+    });
+    const ticket = await fixture.kernel.runs.start(user, START);
+    started.resolve(ticket.run.id);
+    expect(await ticket.settled).toMatchObject({
+      status: "completed",
+      output: { content: "not cancelled" },
+    });
+    expect(refusal).toMatchObject({
+      code: "policy.denied",
+      message: "A harness may not cancel its own run.",
+    });
+  });
+
+  test("refuses two different values for the session or the chain of a call", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    scriptHarness(fixture, async () => ({}));
+    await fixture.say("hello", "s1");
+    await fixture.say("hello", "s2");
+    const { head_chain_id: chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+    const call = (ids: JsonObject, target: JsonObject) =>
+      fixture.call({ export_id: "triage", input: { target }, ...ids }, admin);
+    await expect(call({ session_id: "s1" }, { session_id: "s2" })).rejects.toMatchObject({
+      code: "request.invalid",
+      message: "The request has two different values for session_id.",
+    });
+    await expect(
+      call({ session_id: "s1", chain_id }, { session_id: "s1", chain_id: "chain_other" }),
+    ).rejects.toMatchObject({
+      code: "request.invalid",
+      message: "The request has two different values for chain_id.",
+    });
+    expect(fixture.runner.requests).toEqual([]);
+    const ids = { session_id: "s1", chain_id };
+    expect(await call(ids, ids)).toMatchObject({ status: "succeeded", ...ids });
+  });
+
   test("requires a key for each run that a harness starts", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());

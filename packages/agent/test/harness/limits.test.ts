@@ -7,7 +7,13 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../loop/test-session.ts";
-import { type HarnessScript, harnessPackage, type RunPolicy, runHarness } from "./test-harness.ts";
+import {
+  type HarnessScript,
+  harnessPackage,
+  type RunPolicy,
+  runHarness,
+  scriptHarness,
+} from "./test-harness.ts";
 
 const refusal = (limit: string) => ({ code: "harness.limit", details: { limit } });
 
@@ -96,6 +102,38 @@ verifies("harness.limits", "ends the execution and its child runs when max_time_
   const again = { ...body, harness: { export_id: "triage", execution_id } };
   await expect(fixture.kernel.runs.start(user, again)).rejects.toMatchObject(refusal("max_time_ms"));
 });
+
+verifies(
+  "harness.limits",
+  "does not restart an execution after a crash when max_time_ms has passed",
+  async () => {
+    const first = await createTestSession();
+    await first.bind(harnessPackage());
+    let started = false;
+    scriptHarness(first, async () => {
+      started = true;
+      return await new Promise<never>(() => {});
+    });
+    const harness = { export_id: "triage", policy: { max_time_ms: 5_000 } };
+    const body = { session_id: "s1", input: { text: "go" }, harness };
+    const { run } = await first.kernel.runs.start(user, body);
+    await until(() => started);
+    await first.crash();
+    const second = await createTestSession({ file: first.file, start: false });
+    second.clock.wall_offset = 6_000;
+    scriptHarness(second, async () => ({ summary: { text: "too late" } }));
+    await second.kernel.start();
+    await until(async () => (await second.kernel.runs.get(user, run.id)).status !== "running");
+    expect(await second.kernel.runs.get(user, run.id)).toMatchObject({
+      status: "failed",
+      error: {
+        code: "timeout",
+        message: `The execution ${run.harness!.execution_id} has used its max_time_ms.`,
+      },
+    });
+    expect(second.runner.requests).toEqual([]);
+  },
+);
 
 verifies("harness.limits", "refuses a child run that is deeper than max_depth", async () => {
   const fixture = await createTestSession();

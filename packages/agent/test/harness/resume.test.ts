@@ -2,10 +2,10 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import { hookExport, manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
-import { scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { admin, orgUser, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestSession, type TestSession } from "../loop/test-session.ts";
+import { createTestSession, type TestSession, watchEntries } from "../loop/test-session.ts";
 import { harnessPackage, scriptHarness } from "./test-harness.ts";
 
 const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
@@ -71,6 +71,24 @@ test("counts a malformed checkpoint as a violation and keeps the last valid one"
   expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({ checkpoint: good });
 });
 
+test("counts a checkpoint of a summary_reseed harness without a text as a violation", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
+  const good = { kind: "checkpoint", data: { text: "half done" } };
+  scriptHarness(fixture, async ({ event }) => {
+    for (const data of [good.data, { cursor: 1 }, { text: 2 }, "half done"] as Json[])
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data } });
+    return {};
+  });
+  const done = await (await fixture.kernel.runs.start(user, START)).settled;
+  const { execution_id, invocation_id } = done.harness!;
+  expect(await fixture.kernel.invocations.get(user, invocation_id)).toMatchObject({ violations: 3 });
+  expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+    checkpoint: good,
+    checkpoints: 1,
+  });
+});
+
 verifies(
   "harness.checkpoint",
   "restarts a harness with its last checkpoint and the same execution id after its process died",
@@ -97,6 +115,10 @@ verifies(
     ]);
     const ids = bodies.map(({ target }) => (target as JsonObject).execution_id);
     expect(new Set(ids)).toEqual(new Set([done.harness!.execution_id]));
+    // Each attempt announces on the session how it began.
+    const started = () => fixture.events.filter(({ kind }) => kind === "x.harness.started");
+    await until(() => started().length === 4);
+    expect(started().map(({ payload }) => payload.mode)).toEqual(["start", "start", "resume", "resume"]);
   },
 );
 
@@ -198,9 +220,15 @@ verifies(
     ]);
     await fixture.say(`/say ${LOREM}`);
     await sessions.pin(user, { session_id: "s1" }, pinned!.entry_id!);
+    const watched_entries = await watchEntries(fixture);
     const body = await crashOnce(fixture);
-    const { head_chain_id } = await sessions.get(user, { session_id: "s1" });
+    const { head_chain_id, last_entry_id } = await sessions.get(user, { session_id: "s1" });
     expect((body.target as JsonObject).chain_id).toBe(head_chain_id);
+    // Watchers see the entries of the new chain, and the execution works for it from now on.
+    await expect.poll(() => watched_entries.at(-1)).toBe(last_entry_id);
+    const [harness_call] = (await invocations.list(user, { export_id: "triage" }, { limit: 1 })).items;
+    const execution = await fixture.kernel.runs.execution(user, harness_call!.execution_id);
+    expect(execution.target.chain_id).toBe(head_chain_id);
     expect(await sessions.pins(user, { session_id: "s1" })).toMatchObject([{ in_context: true }]);
     const start = await chains.viewStart(user, head_chain_id);
     const blocks = await chains.blocks(user, head_chain_id, start, 100);
@@ -228,8 +256,7 @@ verifies(
       (await invocations.list(user, { export_id }, { limit: 5 })).items;
     await until(async () => (await list("notify")).length === 1);
     const [hook] = await list("notify");
-    const [harness] = await list("triage");
-    expect([hook!.trace_id, hook!.run_id]).toEqual([harness!.trace_id, harness!.run_id]);
+    expect([hook!.trace_id, hook!.run_id]).toEqual([harness_call!.trace_id, harness_call!.run_id]);
   },
 );
 
@@ -400,3 +427,31 @@ verifies(
     });
   },
 );
+
+verifies("harness.contract", "resumes an execution only with the binding that started it", async () => {
+  const fixture = await createTestSession();
+  const { bindings, runs } = fixture.kernel;
+  const harness = (id: string) => ({ id, kind: "harness", harness: {} });
+  const first = await fixture.bind(manifest([harness("triage"), harness("review")]));
+  const { package_id, package_version } = first;
+  await bindings.create(admin, { package_id, package_version, export_id: "review" });
+  scriptHarness(fixture, async () => ({ summary: { text: "done" } }));
+  const { settled, run } = await runs.start(user, START);
+  await settled;
+  const { execution_id } = run.harness!;
+  const resume = async (target: { export_id: string } | { binding_id: string }) =>
+    await (await runs.start(user, { ...START, harness: { ...target, execution_id } })).settled;
+  const refusal = {
+    code: "request.invalid",
+    message: expect.stringContaining(`belongs to the harness triage of ${first.binding_id}`),
+  };
+  await expect(resume({ export_id: "review" })).rejects.toMatchObject(refusal);
+  const { scope } = orgUser;
+  const org_wide = await bindings.create(
+    { ...admin, scope },
+    { package_id, package_version, export_id: "triage" },
+  );
+  await expect(resume({ binding_id: org_wide.binding_id })).rejects.toMatchObject(refusal);
+  expect(fixture.runner.requests).toHaveLength(1);
+  expect(await resume({ binding_id: first.binding_id })).toMatchObject({ status: "completed" });
+});

@@ -93,7 +93,7 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
   const id = call.input.target!.execution_id!;
   const row = await deps.store.executions.get(call.caller.scope, id);
   if (row === null) throw new BackplaneError("execution.not_found");
-  if (row.export_id !== call.export.id || row.binding_id !== call.binding_id) {
+  if (row.binding_id !== call.binding_id) {
     throw new BackplaneError(
       "request.invalid",
       `The execution ${id} belongs to the harness ${row.export_id} of ${row.binding_id}, which alone can resume it.`,
