@@ -4,6 +4,7 @@ import type { Mutant } from "../mutant.ts";
 const DISPATCH = "packages/door/src/outbox/dispatcher.ts";
 const DELIVER = "packages/door/src/outbox/deliver.ts";
 const WATCH = "packages/door/src/outbox/watch-events.ts";
+const HARNESS_TAPE = "packages/session/src/tape/harness-tape.ts";
 const JOBS = "packages/store/src/ops/jobs.ts";
 const OUTBOX = "packages/store/src/ops/outbox.ts";
 const DELIVER_TESTS = ["packages/door/test/outbox/deliver.test.ts"];
@@ -294,5 +295,45 @@ export const HOOK_MUTANTS: Mutant[] = [
     to: "waiting = false;",
     tests: CONTRACT_SQLITE_TESTS,
     only: "runs the jobs of a group",
+  },
+  {
+    defence: "hooks: a cancelled run of a harness is not a failed run",
+    file: HARNESS_TAPE,
+    from: 'cancelled: "run.cancelled",',
+    to: 'cancelled: "run.failed",',
+    tests: HOOK_EVENTS_TESTS,
+    only: "of a harness with",
+  },
+  {
+    defence: "hooks: the event of a failed run of a harness has the code",
+    file: HARNESS_TAPE,
+    from: "    summary.code = end.error.code;\n",
+    to: "",
+    tests: HOOK_EVENTS_TESTS,
+    only: "of a harness with",
+  },
+  {
+    defence: "hooks: the event of a failed run of a harness has the message",
+    file: HARNESS_TAPE,
+    from: "    summary.error = eventText(end.error.message);\n",
+    to: "",
+    tests: HOOK_EVENTS_TESTS,
+    only: "of a harness with",
+  },
+  {
+    defence: "hooks: the event of a run of a harness has its task",
+    file: HARNESS_TAPE,
+    from: "task: eventText(taskOf(row.input)),",
+    to: 'task: "",',
+    tests: HOOK_EVENTS_TESTS,
+    only: "of a harness with",
+  },
+  {
+    defence: "hooks: the event of a run of a harness has its output",
+    file: HARNESS_TAPE,
+    from: 'output: eventText(end.output?.content ?? ""),',
+    to: 'output: "",',
+    tests: HOOK_EVENTS_TESTS,
+    only: "of a harness with",
   },
 ];

@@ -4,7 +4,7 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
-import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { ended, ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -14,6 +14,7 @@ const TYPES = [
   "run.started",
   "run.completed",
   "run.failed",
+  "run.cancelled",
   "chain.created",
   "chain.forked",
   "chain.compacted",
@@ -80,6 +81,73 @@ verifies("hook.content", "delivers task, output, ids and trace of a run, with to
     ...ids,
   });
 });
+
+const HARNESS_ENDS: { type: string; summary: JsonObject; script: RunnerScript }[] = [
+  {
+    type: "run.completed",
+    summary: { output: "fixed it", status: "completed" },
+    script: () => ok({ summary: { text: "fixed it" } }),
+  },
+  {
+    type: "run.failed",
+    summary: { output: "", status: "failed", code: "plugin_failed", error: "plugin_failed in the test" },
+    script: () => ended("failed", "plugin_failed"),
+  },
+  {
+    type: "run.cancelled",
+    summary: { output: "", status: "cancelled", code: "cancelled", error: "cancelled in the test" },
+    script: async ({ cancelled }) => {
+      await cancelled;
+      return ended("cancelled", "cancelled");
+    },
+  },
+];
+
+for (const { type, summary, script } of HARNESS_ENDS)
+  verifies("hook.content", `delivers task, output, ids and trace of a harness with ${type}`, async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture);
+    const binding = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "triage" };
+    await fixture.kernel.bindings.create(admin, binding);
+    let started = false;
+    fixture.runner.script = (running) => {
+      if (running.request.op !== "harness.run") return ok(null);
+      started = true;
+      return script(running);
+    };
+    const ticket = await fixture.kernel.runs.start(user, {
+      session_id: "s1",
+      input: { text: "fix the bug" },
+      harness: { export_id: "triage" },
+    });
+    await until(() => started);
+    if (type === "run.cancelled") await fixture.kernel.runs.cancel(user, ticket.run.id);
+    const run = await ticket.settled;
+    await until(() => hookCalls(fixture).some(({ body }) => isEndOf(run.id, body.event as DeliveredEvent)));
+    const delivered = hookCalls(fixture).map(({ body }) => body.event as DeliveredEvent);
+    expect(delivered.filter((event) => isEndOf(run.id, event))).toEqual([
+      {
+        type,
+        occurred_at: expect.any(String),
+        subject: { kind: "run", id: run.id },
+        summary: {
+          task: "fix the bug",
+          session_id: "s1",
+          workspace: "default",
+          trigger: "api",
+          ...summary,
+        },
+        session_id: "s1",
+        chain_id: run.chain_id,
+        run_id: run.id,
+        trace_id: run.trace_id,
+      },
+    ]);
+  });
+
+function isEndOf(run_id: string, { type, subject }: DeliveredEvent): boolean {
+  return subject.id === run_id && type !== "run.started";
+}
 
 verifies(
   "hook.content",

@@ -432,6 +432,17 @@ verifies(
   },
 );
 
+test("refuses to test a hook that is not active and enqueues nothing", async () => {
+  const fixture = await createHookKernel();
+  await fixture.kernel.bindings.patch(admin, fixture.hook, { status: "disabled" }, undefined);
+  const test_run = fixture.kernel.deliveries.test(user, fixture.hook, { type: "binding.changed" });
+  await expect(test_run).rejects.toMatchObject({
+    code: "binding.not_active",
+    message: `The binding ${fixture.hook} is disabled.`,
+  });
+  expect((await fixture.list()).items.filter(({ test }) => test)).toEqual([]);
+});
+
 test("resumes the deliveries of a killed gateway before their leases expire, with the next attempt", async () => {
   const fixture = await createHookKernel();
   fixture.runner.script = ({ request, cancelled }) =>

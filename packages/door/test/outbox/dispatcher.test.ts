@@ -11,6 +11,7 @@ import {
 import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { Deliverer } from "../../src/outbox/deliver.ts";
 import { Dispatcher } from "../../src/outbox/dispatcher.ts";
 
@@ -278,7 +279,7 @@ describe("the deliverer", () => {
   function createDeliverer(
     jobs: Job[],
     call: (job: string) => Promise<Partial<Invocation>>,
-    { shared = true, reads = [] as number[] } = {},
+    { shared = true, reads = [] as number[], deps = {} as Partial<KernelDeps> } = {},
   ) {
     const reports: Reports = { discarded: [], released: [], failed: [] };
     const due_jobs = [...jobs];
@@ -310,7 +311,7 @@ describe("the deliverer", () => {
     };
     const lease = { mayTakeOver: () => true };
     const deliverer = new Deliverer(
-      { ...createBaseDeps(), store } as unknown as KernelDeps,
+      { ...createBaseDeps(), ...deps, store } as unknown as KernelDeps,
       lease,
       async (request) =>
         ({
@@ -324,13 +325,17 @@ describe("the deliverer", () => {
     return { ...reports, due_jobs, add: (due: Job[]) => deliverer.add(due) };
   }
 
-  const createJob = (id: string, attempt = 1): Job =>
+  const createJob = (id: string, attempt = 1, occurred_at = Date.now()): Job =>
     ({
       id,
       lane: id,
       attempt,
       fence: 1,
-      payload: { delivery_id: `del_${id}`, binding_id: id, event: { occurred_at: new Date().toISOString() } },
+      payload: {
+        delivery_id: `del_${id}`,
+        binding_id: id,
+        event: { occurred_at: new Date(occurred_at).toISOString() },
+      },
     }) as unknown as Job;
 
   test("discards jobs of removed hooks, keeps those of inactive hooks and retries the others with growing delays", async () => {
@@ -363,6 +368,41 @@ describe("the deliverer", () => {
       try4: 500,
       try9: 500,
     });
+  });
+
+  verifies(
+    "hook.contract",
+    "spreads the delay of a retry by a quarter in both directions, at random",
+    async () => {
+      const delayOf = async (byte: number) => {
+        const random = (bytes: Uint8Array) => void bytes.fill(byte);
+        const call = async () => ({ status: "failed", error: { code: "crashed", message: "" } }) as const;
+        const { failed } = createDeliverer([createJob("a")], call, { deps: { random } });
+        await expect.poll(() => failed.length).toBe(1);
+        return failed[0]!.retry_ms;
+      };
+      expect([await delayOf(0), await delayOf(64), await delayOf(192)]).toEqual([75, 87.5, 112.5]);
+      expect(await delayOf(255)).toBeCloseTo(125, 0);
+    },
+  );
+
+  test("discards a refused delivery only after the retention of dead deliveries", async () => {
+    const { clock, host } = createBaseDeps();
+    const kept_ms = host.retention.dead_jobs_ms;
+    const jobs = [
+      createJob("older", 1, clock.now() - kept_ms - 60_000),
+      createJob("younger", 1, clock.now() - kept_ms + 60_000),
+    ];
+    const refuse = async () => {
+      throw new BackplaneError("authority.project_archived");
+    };
+    const { discarded, released } = createDeliverer(jobs, refuse);
+    await expect.poll(() => discarded.length + released.length).toBe(2);
+    expect({ discarded, released }).toEqual({ discarded: ["older"], released: ["younger"] });
+    const forever = hostPolicy({ retention: { ...host.retention, dead_jobs_ms: 0 } });
+    const kept = createDeliverer([jobs[0]!], refuse, { deps: { host: forever } });
+    await expect.poll(() => kept.discarded.length + kept.released.length).toBe(1);
+    expect(kept.released).toEqual(["older"]);
   });
 
   test("limits concurrent deliveries and starts the next when one ends", async () => {
