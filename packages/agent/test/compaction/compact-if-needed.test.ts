@@ -1,5 +1,5 @@
 /** Tests when a turn compacts its own session, with a fake store and a fake model. */
-import type { Entry } from "@backplane/contract";
+import { BackplaneError, type Entry, type ErrorCode } from "@backplane/contract";
 import type { RunRow } from "@backplane/ports";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
@@ -79,3 +79,17 @@ test("does not start a failed compaction again in the same turn", async () => {
   await compactions.compactIfNeeded(createTurn(1_700), "p");
   expect(tries).toBe(6);
 });
+
+test.each<ErrorCode>(["request.invalid", "export.not_found", "run.taken_over", "session.busy"])(
+  "fails without a second try on %s",
+  async (code) => {
+    let tries = 0;
+    const { published, compactions } = createCompactions(async () => {
+      tries++;
+      throw new BackplaneError(code);
+    });
+    await expect(compactions.compact(key, user, {})).rejects.toMatchObject({ code });
+    expect(tries).toBe(1);
+    expect(published).toEqual(["session.compaction.started", "session.compaction.failed"]);
+  },
+);

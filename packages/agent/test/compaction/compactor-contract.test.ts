@@ -88,6 +88,22 @@ verifies(
   },
 );
 
+verifies("compactor.contract", "keeps at most 16,384 characters of diagnostics", async () => {
+  const overhead = JSON.stringify({ log: "" }).length;
+  for (const { chars, kept } of [
+    { chars: 16_384, kept: { log: "x".repeat(16_384 - overhead) } },
+    { chars: 16_385, kept: { omitted_characters: 16_385 } },
+  ]) {
+    const diagnostics = { log: "x".repeat(chars - overhead) };
+    const fixture = await createSession((blocks) => ({
+      ...(keepRequired(blocks) as JsonObject),
+      diagnostics,
+    }));
+    const { id } = await fixture.kernel.sessions.compact(user, REF, SHRINK);
+    expect((await fixture.kernel.sessions.compaction(user, id)).diagnostics).toEqual(kept);
+  }
+});
+
 verifies("compactor.contract", "links the new chain to its source, whose hash does not change", async () => {
   const fixture = await createSession(keepRequired);
   const { sessions, chains } = fixture.kernel;
