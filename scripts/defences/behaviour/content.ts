@@ -149,4 +149,20 @@ export const CONTENT_MUTANTS: Mutant[] = [
     to: "",
     tests: ["packages/session/test/sessions/taped-entry.test.ts"],
   },
+  {
+    defence: "progress: watchers get at most ten updates per second",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "const INTERVAL_MS = 100;",
+    to: "const INTERVAL_MS = 1;",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+    only: "ten updates in a second",
+  },
+  {
+    defence: "progress: a full session queue gets at most ten updates per second",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "else this.#timer = this.#clock.after(INTERVAL_MS, () => this.#send());",
+    to: "else this.#timer = this.#clock.after(1, () => this.#send());",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+    only: "ten updates in a second",
+  },
 ];

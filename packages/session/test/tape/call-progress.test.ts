@@ -3,16 +3,26 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { CallProgressFeed } from "../../src/tape/call-progress.ts";
 
-/** A clock whose timers run on request. */
+/** A clock whose timers run on request, or when the test lets time pass. */
 function createClock() {
-  const due: (() => void)[] = [];
+  let now = 0;
+  const due: { at: number; run: () => void }[] = [];
+  const runTimers = (timers: typeof due) => {
+    for (const timer of timers) {
+      due.splice(due.indexOf(timer), 1);
+      timer.run();
+    }
+  };
   return {
-    after: (_ms: number, run: () => void) => {
-      due.push(run);
-      return { stop: () => void (due.includes(run) && due.splice(due.indexOf(run), 1)) };
+    after: (ms: number, run: () => void) => {
+      const timer = { at: now + ms, run };
+      due.push(timer);
+      return { stop: () => void (due.includes(timer) && due.splice(due.indexOf(timer), 1)) };
     },
-    tick: () => {
-      for (const run of due.splice(0)) run();
+    tick: () => runTimers([...due]),
+    advance: (ms: number) => {
+      now += ms;
+      runTimers(due.filter(({ at }) => at <= now));
     },
     due,
   };
@@ -37,6 +47,26 @@ verifies(
     expect(sent[1]).toEqual({ output: "c" });
     expect(clock.due).toEqual([]);
     expect(feed.summary).toEqual({ status: "two of two", output: "abc" });
+  },
+);
+
+verifies(
+  "content.progress",
+  "sends ten updates in a second to watchers, whether or not the session queue is full",
+  () => {
+    for (const full of [false, true]) {
+      const clock = createClock();
+      let sends = 0;
+      const feed = new CallProgressFeed(clock, () => {
+        sends++;
+        return !full;
+      });
+      for (let ms = 0; ms < 1_000; ms++) {
+        feed.add({ type: "output", text: "x" });
+        clock.advance(1);
+      }
+      expect(sends, `full: ${full}`).toBe(10);
+    }
   },
 );
 
