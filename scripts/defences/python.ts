@@ -3,6 +3,7 @@ import type { Mutant } from "./mutant.ts";
 
 const PYTHON_BUILDS_TESTS = ["packages/supply/test/pypi/python-builds.test.ts"];
 const PYTHON_WHEELS_TESTS = ["packages/supply/test/pypi/python-wheels.test.ts"];
+const FETCH_PIP_TESTS = ["packages/supply/test/pypi/fetch-pip.test.ts"];
 const PYTHON_SERVER_TESTS = ["packages/supply/test/import/mcp/python-server.test.ts"];
 
 export const PYTHON_DEFENCES: Mutant[] = [
@@ -61,6 +62,62 @@ export const PYTHON_DEFENCES: Mutant[] = [
     to: "if (hash === undefined) continue;\n    if (hash === null) throw",
     tests: PYTHON_WHEELS_TESTS,
     only: "RECORD",
+  },
+  {
+    defence: "pypi: uv requires the hash of pip",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: '  "--require-hashes",\n',
+    to: "",
+    tests: FETCH_PIP_TESTS,
+    only: "pinned hash",
+  },
+  {
+    defence: "pypi: the hash of the fetched pip is pinned",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: " --hash=sha256:${wheel.sha256}",
+    to: "",
+    tests: FETCH_PIP_TESTS,
+    only: "with the pip that uv fetches",
+  },
+  {
+    defence: "pypi: the files of the fetched pip are those of the wheel",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: "return found === files;",
+    to: "return found !== null;",
+    tests: FETCH_PIP_TESTS,
+    only: "not those of the wheel",
+  },
+  {
+    defence: "pypi: only the module of the fetched pip is kept",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: 'await rename(join(unpacked, "pip"), join(module_folder, "pip"))',
+    to: "await rename(unpacked, module_folder)",
+    tests: FETCH_PIP_TESTS,
+    only: "with the pip that uv fetches",
+  },
+  {
+    defence: "pypi: uv runs behind the proxy",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: "    [name, proxy],\n",
+    to: "",
+    tests: FETCH_PIP_TESTS,
+    only: "with the pip that uv fetches",
+  },
+  {
+    defence: "pypi: uv gets no settings of the gateway's environment",
+    file: "packages/supply/src/pypi/fetch-pip.ts",
+    from: "env: { ...clean_env,",
+    to: "env: { ...(env as Record<string, string>),",
+    tests: FETCH_PIP_TESTS,
+    only: "with the pip that uv fetches",
+  },
+  {
+    defence: "pypi: only one installation fetches pip at a time",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: "previous.then(() => findOrFetch(operation))",
+    to: "findOrFetch(operation)",
+    tests: FETCH_PIP_TESTS,
+    only: "only once for several",
   },
   {
     defence: "pypi builds: pip unpacks no source archive",

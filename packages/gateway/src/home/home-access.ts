@@ -26,7 +26,7 @@ const FILE_MODE = 0o600;
 /** Folders whose entries are checked too. */
 const INNER_FOLDERS = ["blobs", "plugins"];
 /** Folders of programs that the gateway starts: they must not contain files of other users. */
-const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];
+const PROGRAM_FOLDERS = ["images", "programs", "sandbox", "tools"];
 /** Not repaired, because other users may have read them already. The code that reads them refuses such modes. */
 const CREDENTIALS = new Set(["admin.token", "secret.key"]);
 

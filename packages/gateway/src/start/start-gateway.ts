@@ -155,7 +155,7 @@ async function compose(
     store: content,
     schemas,
     host: { os: hostOs(), arch: hostArch() },
-    pip: createPip({ path: PLUGIN_PATH, ...config.pypi }),
+    pip: createPip({ path: PLUGIN_PATH, tools_folder: join(home.dir, "tools"), ...config.pypi }),
     scripts: { run: (request) => runner.installScripts.run(request) },
     builds: { run: (request) => runner.sourceBuilds.run(request) },
     registries,

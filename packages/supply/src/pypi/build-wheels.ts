@@ -114,7 +114,7 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
       );
       await unpackRequirements(join(sandbox_folder, "env"), files);
       operation.report({ step: "build", message: `Building ${source.file} in the sandbox` });
-      const { python } = await pip.python();
+      const { python } = await pip.python(operation);
       await builds.run({
         folder: sandbox_folder,
         name: `${name} ${version}`,

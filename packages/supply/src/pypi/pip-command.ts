@@ -1,7 +1,6 @@
 /**
- * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for that Python. pip belongs
- * to it or to another Python on the gateway's PATH. pip reads no configuration, starts no program and reaches only the
- * index.
+ * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for that Python (find-pip.ts).
+ * pip reads no configuration, starts no program and reaches only the index.
  *
  * `--only-binary` does not stop pip from building a source archive that a package refers to by URL, which executes its
  * code. An audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read
@@ -11,14 +10,16 @@
  * folder. A source archive that may be used is therefore only downloaded here: pip stops before unpacking it and runs
  * again once a wheel has been built from it.
  */
-import { spawn } from "node:child_process";
-import { access, constants, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { BackplaneError, type ProgressStep } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
 import { programDiskFault } from "../files/program-disk-fault.ts";
 import { MAX_REGISTRY_BYTES, startRegistryProxy } from "../registries/registry-proxy.ts";
+import { fetchPip, PIP_WHEEL, type PipWheel } from "./fetch-pip.ts";
+import { type FoundPip, type FoundPython, findPip } from "./find-pip.ts";
+import { findUpstreamProxy, MAX_LOG, runProgram } from "./run-program.ts";
 
 export interface PythonOptions {
   /** The folders in which plugins look up programs. */
@@ -31,13 +32,18 @@ export interface PythonOptions {
   timeout_ms?: number;
   /** The limit for the bytes that the index sends to one run of pip. */
   max_bytes?: number;
+  /** A folder for the pip that uv fetches if there is none. If absent, uv is not used. */
+  tools_folder?: string;
+  /** The wheel that uv fetches; default: one that is known to work. */
+  pip_wheel?: PipWheel;
 }
 
 export interface Pip {
   readonly index_url: string;
   /** The origins that files may come from. */
   readonly origins: ReadonlySet<string>;
-  python(): Promise<FoundPython>;
+  /** May fetch pip first. */
+  python(operation: Operation): Promise<FoundPython>;
   /** Throws `PipFailure`, or `request.cancelled` after an abort. */
   run(args: readonly string[], cwd: string, run: PipRun): Promise<void>;
 }
@@ -57,12 +63,6 @@ export interface AllowedSources {
   into: string | null;
   /** A folder with wheels that were built from other archives. */
   wheels: string;
-}
-
-export interface FoundPython {
-  /** Such as `3.11`. */
-  version: string;
-  python: string;
 }
 
 /** A dependency by URL, with the names of the packages that lead to it. */
@@ -110,11 +110,6 @@ const PYPI_FILES = "https://files.pythonhosted.org";
 const TIMEOUT_MS = 300_000;
 /** How long a change to the installed Python may go unnoticed. */
 const FOUND_MS = 60_000;
-const MAX_LOG = 4 * 1024 * 1024;
-/** The first version with `--report` and `--dry-run`. */
-const OLDEST_PIP = [22, 2] as const;
-/** Folders of the host that the sandbox shows. */
-const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
 const KEPT_ENV = /^(?:HOME|LANG|TMPDIR|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$/;
 
 /**
@@ -190,22 +185,6 @@ sys.argv = ["pip", *sys.argv[5:]]
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 `;
 
-/** Prints the version of Python and, if it has pip, the version and the folder of pip. */
-const DESCRIBE = `
-import os, sys
-print("%d.%d" % sys.version_info[:2])
-try:
-    import pip
-    print(pip.__version__, os.path.dirname(os.path.dirname(pip.__file__)))
-except ImportError:
-    pass
-`;
-
-interface FoundPip extends FoundPython {
-  /** The folder that contains the module. */
-  folder: string;
-}
-
 export function createPip(options: PythonOptions): Pip {
   const { path, index_url, timeout_ms = TIMEOUT_MS, max_bytes = MAX_REGISTRY_BYTES } = options;
   const env = options.env ?? process.env;
@@ -224,21 +203,35 @@ export function createPip(options: PythonOptions): Pip {
     ...clean,
     PATH: "/nonexistent",
     PIP_CONFIG_FILE: "/dev/null",
-    PYTHONDONTWRITEBYTECODE: "1",
   };
   let cached: { found: FoundPip; at: number } | undefined;
-  const find = async () => {
+  const { tools_folder, pip_wheel: wheel = PIP_WHEEL } = options;
+  const fetched = tools_folder === undefined ? null : join(tools_folder, `pip-${wheel.version}`);
+  const findOrFetch = async (operation: Operation) => {
     if (cached !== undefined && performance.now() - cached.at < FOUND_MS) return cached.found;
-    const pip = await findPip(path, env.PATH ?? "", clean);
+    const fetch = async (uv: string, python: string) => {
+      const folder = fetched!;
+      const pip = { uv, python, wheel, folder, index, origins, env, clean_env: clean, timeout_ms };
+      await fetchPip(pip, operation);
+    };
+    const search = { plugin_path: path, gateway_path: env.PATH ?? "", env: clean, fetched, fetch };
+    const pip = await findPip(search);
     cached = { found: pip, at: performance.now() };
     return pip;
+  };
+  let previous: Promise<unknown> = Promise.resolve();
+  // One at a time, because a fetched pip replaces the folder that another installation could have begun to use.
+  const find = (operation: Operation): Promise<FoundPip> => {
+    const found = previous.then(() => findOrFetch(operation));
+    previous = found.catch(() => {});
+    return found;
   };
   return {
     index_url,
     origins,
     python: find,
     async run([command, ...args], cwd, { operation, step, message, sources }) {
-      const { python, folder } = await find();
+      const { python, folder } = await find(operation);
       operation.report({ step, message });
       const proxy = await startRegistryProxy({
         origins,
@@ -261,7 +254,10 @@ export function createPip(options: PythonOptions): Pip {
       ];
       const allowed = [JSON.stringify(sources?.names ?? []), JSON.stringify(sources?.into ?? null)];
       try {
-        const started = { file: python, args: ["-I", "-c", WRAPPER, folder, stopped, ...allowed, ...all] };
+        const started = {
+          file: python,
+          args: ["-I", "-B", "-c", WRAPPER, folder, stopped, ...allowed, ...all],
+        };
         // A pip that is killed leaves its temporary files behind, which are removed with this folder.
         const env = { ...pip_env, TMPDIR: temporary };
         const ended = await runProgram(started, { cwd, env, timeout_ms, signal: operation.signal });
@@ -303,132 +299,6 @@ const COMMON_ARGS = [
   "--timeout=30",
   "--only-binary=:all:",
 ];
-
-/** The first python3 for plugins, and a pip that can run on it. */
-async function findPip(
-  plugin_path: readonly string[],
-  gateway_path: string,
-  env: Record<string, string>,
-): Promise<FoundPip> {
-  const python = await firstProgram(plugin_path, "python3");
-  if (python === null) {
-    throw missingPython(
-      `There is no python3 in ${plugin_path.join(", ")}, where plugins look up programs`,
-      "apt-get install -y python3 python3-pip",
-    );
-  }
-  const real = await realpath(python);
-  if (!VISIBLE.test(real)) {
-    throw missingPython(
-      `${python} is a link to ${real}, which is not visible in the sandbox`,
-      "Install Python below /usr: apt-get install -y python3 python3-pip",
-    );
-  }
-  const { version, folder: own_folder } = await describePython(python, env);
-  if (own_folder !== null) return { python, version, folder: own_folder };
-  // pip is pure Python, so one that belongs to another Python can run here.
-  for (const directory of gateway_path.split(delimiter)) {
-    for (const name of ["python3", "python"]) {
-      const other_python = directory === "" ? null : await firstProgram([directory], name);
-      const folder = other_python === null ? null : (await describePython(other_python, env)).folder;
-      if (folder !== null) return { python, version, folder };
-    }
-  }
-  throw missingPython(
-    `There is no pip of version ${OLDEST_PIP.join(".")} or later for ${python}`,
-    "apt-get install -y python3-pip",
-  );
-}
-
-/** `folder` is null if this Python has no pip or one that is too old. */
-async function describePython(
-  file: string,
-  env: Record<string, string>,
-): Promise<{ version: string; folder: string | null }> {
-  const { code, output } = await runProgram(
-    { file, args: ["-I", "-c", DESCRIBE] },
-    { cwd: "/", env, timeout_ms: 30_000 },
-  );
-  const [version = "", pip = ""] = code === 0 ? output.split("\n") : [];
-  const [, major, minor, folder = null] = /^(\d+)\.(\d+)\S* (.+)$/.exec(pip) ?? [];
-  const version_difference = Number(major) - OLDEST_PIP[0] || Number(minor) - OLDEST_PIP[1];
-  return { version, folder: version_difference < 0 ? null : folder };
-}
-
-async function firstProgram(folders: readonly string[], name: string): Promise<string | null> {
-  for (const folder of folders) {
-    const file = join(folder, name);
-    const is_executable = await access(file, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (is_executable) return file;
-  }
-  return null;
-}
-
-function missingPython(problem: string, fix: string): BackplaneError {
-  return new BackplaneError("plugin.install_failed", `${problem}. Python packages need python3 and pip.`, {
-    fix,
-  });
-}
-
-interface ProgramResult {
-  code: number | null;
-  /** Standard output, then standard error. */
-  output: string;
-  timed_out: boolean;
-}
-
-async function runProgram(
-  { file, args }: { file: string; args: readonly string[] },
-  options: { cwd: string; env: Record<string, string>; timeout_ms: number; signal?: AbortSignal },
-): Promise<ProgramResult> {
-  const { cwd, env, timeout_ms, signal } = options;
-  if (signal?.aborted) throw new BackplaneError("request.cancelled");
-  const child = spawn(file, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
-  const texts = [child.stdout, child.stderr].map((stream) => {
-    const text = { value: "" };
-    stream.setEncoding("utf8").on("data", (chunk: string) => {
-      if (text.value.length < MAX_LOG) text.value += chunk;
-    });
-    return text;
-  });
-  let timed_out = false;
-  const kill = () => {
-    try {
-      if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
-    } catch {
-      // The process has already exited.
-    }
-  };
-  const timer = setTimeout(() => {
-    timed_out = true;
-    kill();
-  }, timeout_ms);
-  signal?.addEventListener("abort", kill);
-  const code = await new Promise<number | null>((resolve) => {
-    child.once("error", () => resolve(null));
-    child.once("close", resolve);
-  });
-  clearTimeout(timer);
-  signal?.removeEventListener("abort", kill);
-  if (signal?.aborted) throw new BackplaneError("request.cancelled");
-  return { code, output: texts.map(({ value }) => value).join("\n"), timed_out };
-}
-
-/** The operator's own proxy, as curl and pip read it from the environment. */
-function findUpstreamProxy(env: PythonOptions["env"] & object, origin: string): URL | null {
-  const { hostname, protocol } = new URL(origin);
-  const read = (name: string) => env[name.toLowerCase()] ?? env[name];
-  const direct = (read("NO_PROXY") ?? "").split(",").map((name) => name.trim().replace(/^\*?\./, ""));
-  if (
-    direct.some((name) => name !== "" && (name === "*" || hostname === name || hostname.endsWith(`.${name}`)))
-  )
-    return null;
-  const proxy_url = read(protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") ?? "";
-  return URL.canParse(proxy_url) ? new URL(proxy_url) : null;
-}
 
 /** The error lines of pip. */
 function messageOf(output: string): string {

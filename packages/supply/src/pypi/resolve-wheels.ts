@@ -10,13 +10,8 @@ import { join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { BackplaneError } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
-import {
-  type AllowedSources,
-  type FoundPython,
-  type NeededSource,
-  type Pip,
-  PipFailure,
-} from "./pip-command.ts";
+import type { FoundPython } from "./find-pip.ts";
+import { type AllowedSources, type NeededSource, type Pip, PipFailure } from "./pip-command.ts";
 import { normalizeProject } from "./requirement.ts";
 
 /** A file of the index: a wheel, or the source archive that one was built from. */
@@ -82,7 +77,7 @@ export async function resolveWheels(
   builder?: SourceBuilder,
 ): Promise<LockedWheel[]> {
   const file = join(dir, "report.json");
-  const python = await pip.python();
+  const python = await pip.python(operation);
   const args = ["--dry-run", "--ignore-installed", "--report", file, "--", ...wanted.requirements];
   const message = `Resolving the dependencies of ${wanted.requirements.join(" ")}`;
   for (;;) {
@@ -124,13 +119,13 @@ export async function findVersion(
     await run();
   } catch (error) {
     if (!(error instanceof PipFailure)) throw error;
-    if (!SKIPPED_SOURCE.test(error.log)) throw explainFailure(error, wanted, await pip.python(), []);
+    if (!SKIPPED_SOURCE.test(error.log)) throw explainFailure(error, wanted, await pip.python(operation), []);
     const stopped = await run({ names: [wanted.name], into: null, wheels: dir }).catch(
       (failure: unknown) => failure,
     );
     const source = stopped instanceof PipFailure ? stopped.source : null;
     const version = source === null ? null : parseSourceVersion(source.file, wanted.name);
-    if (version === null) throw explainFailure(error, wanted, await pip.python(), []);
+    if (version === null) throw explainFailure(error, wanted, await pip.python(operation), []);
     return { version, built: true };
   }
   const { install } = JSON.parse(await readFile(file, "utf8")) as { install: ReportItem[] };

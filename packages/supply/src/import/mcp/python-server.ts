@@ -15,7 +15,8 @@ import type { HostPlatform } from "../../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import type { AllowedBuilds } from "../../pypi/allowed-builds.ts";
 import { createWheelBuilder } from "../../pypi/build-wheels.ts";
-import type { FoundPython, Pip } from "../../pypi/pip-command.ts";
+import type { FoundPython } from "../../pypi/find-pip.ts";
+import type { Pip } from "../../pypi/pip-command.ts";
 import { parsePythonRequirement, semanticVersionOf } from "../../pypi/requirement.ts";
 import {
   downloadWheels,
@@ -52,7 +53,7 @@ export async function buildPythonServer(
   const wheel_folder = `${tree}-wheels`;
   await mkdir(wheel_folder);
   try {
-    const python = await pip.python();
+    const python = await pip.python(operation);
     const builder =
       allowed.names.length === 0
         ? undefined

@@ -368,7 +368,7 @@ test("explains what to install if python3 is missing, is not visible in the sand
   symlinkSync("/usr/bin/false", join(bare, "python3"));
   await expect(importServer("acme-demo", { path: [bare], env: { PATH: empty } })).rejects.toMatchObject({
     message: expect.stringContaining("There is no pip of version 22.2 or later"),
-    fix: "apt-get install -y python3-pip",
+    fix: "apt-get install -y python3-pip, or install uv",
   });
 });
 

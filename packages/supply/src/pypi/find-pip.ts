@@ -1,0 +1,121 @@
+/**
+ * Finds the Python that plugins run with, and a pip for it: its own, that of another Python on the gateway's PATH, or
+ * one that uv fetches.
+ */
+import { realpath } from "node:fs/promises";
+import { delimiter } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { firstProgram, runProgram } from "./run-program.ts";
+
+export interface FoundPython {
+  /** Such as `3.11`. */
+  version: string;
+  python: string;
+}
+
+export interface FoundPip extends FoundPython {
+  /** The folder that contains the module. */
+  folder: string;
+}
+
+export interface PipSearch {
+  /** The folders in which plugins look up programs. */
+  plugin_path: readonly string[];
+  /** The PATH of the gateway. */
+  gateway_path: string;
+  /** The variables for the programs that are started. */
+  env: Record<string, string>;
+  /** The folder of the pip that uv fetches; null if uv is not used. */
+  fetched: string | null;
+  /** Fetches pip unless its folder is intact. */
+  fetch: (uv: string, python: string) => Promise<void>;
+}
+
+/** The first version with `--report` and `--dry-run`. */
+const OLDEST_PIP = [22, 2] as const;
+/** Folders of the host that the sandbox shows. */
+const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
+
+/**
+ * Prints the version of Python and, if it has pip, the version and the folder of pip. The argument is a folder that
+ * may contain pip.
+ */
+const DESCRIBE = `
+import os, sys
+print("%d.%d" % sys.version_info[:2])
+sys.path[:0] = sys.argv[1:]
+try:
+    import pip
+    print(pip.__version__, os.path.dirname(os.path.dirname(pip.__file__)))
+except ImportError:
+    pass
+`;
+
+export async function findPip({
+  plugin_path,
+  gateway_path,
+  env,
+  fetched,
+  fetch,
+}: PipSearch): Promise<FoundPip> {
+  const python = await firstProgram(plugin_path, "python3");
+  if (python === null) {
+    throw missingPython(
+      `There is no python3 in ${plugin_path.join(", ")}, where plugins look up programs`,
+      "apt-get install -y python3 python3-pip",
+    );
+  }
+  const real = await realpath(python);
+  if (!VISIBLE.test(real)) {
+    throw missingPython(
+      `${python} is a link to ${real}, which is not visible in the sandbox`,
+      "Install Python below /usr: apt-get install -y python3 python3-pip",
+    );
+  }
+  const { version, folder: own_folder } = await describePython(python, env);
+  if (own_folder !== null) return { python, version, folder: own_folder };
+  const gateway_folders = gateway_path.split(delimiter).filter((directory) => directory !== "");
+  // pip is pure Python, so one that belongs to another Python can run here.
+  for (const directory of gateway_folders) {
+    for (const name of ["python3", "python"]) {
+      const other_python = await firstProgram([directory], name);
+      const folder = other_python === null ? null : (await describePython(other_python, env)).folder;
+      if (folder !== null) return { python, version, folder };
+    }
+  }
+  const uv = fetched === null ? null : await firstProgram(gateway_folders, "uv");
+  if (uv !== null && fetched !== null && version !== "") {
+    await fetch(uv, python);
+    if ((await describePython(python, env, fetched)).folder === fetched)
+      return { python, version, folder: fetched };
+    throw missingPython(`The pip that uv fetches does not run on ${python}`, INSTALL_PIP);
+  }
+  throw missingPython(
+    `There is no pip of version ${OLDEST_PIP.join(".")} or later for ${python}, and no uv on the gateway's PATH`,
+    `${INSTALL_PIP}, or install uv`,
+  );
+}
+
+const INSTALL_PIP = "apt-get install -y python3-pip";
+
+/** `folder` is null if this Python has no pip or one that is too old. */
+async function describePython(
+  file: string,
+  env: Record<string, string>,
+  pip_folder?: string,
+): Promise<{ version: string; folder: string | null }> {
+  const args = ["-I", "-B", "-c", DESCRIBE, ...(pip_folder === undefined ? [] : [pip_folder])];
+  const { code, output } = await runProgram({ file, args }, { cwd: "/", env, timeout_ms: 30_000 });
+  const [version = "", pip = ""] = code === 0 ? output.split("\n") : [];
+  const [, major, minor, folder = null] = /^(\d+)\.(\d+)\S* (.+)$/.exec(pip) ?? [];
+  const version_difference = Number(major) - OLDEST_PIP[0] || Number(minor) - OLDEST_PIP[1];
+  return { version, folder: version_difference < 0 ? null : folder };
+}
+
+function missingPython(problem: string, fix: string): BackplaneError {
+  return new BackplaneError(
+    "plugin.install_failed",
+    `${problem}. Python packages need python3, and pip or uv.`,
+    { fix },
+  );
+}
