@@ -26,6 +26,7 @@ import {
   readBody,
   type SessionResponse,
 } from "./registry-session.ts";
+import { isTransientStatus, retryDelay, type Wait, waitFor } from "./retry-delay.ts";
 
 export interface FetchedManifest {
   /** `sha256:…` of the bytes. */
@@ -86,6 +87,13 @@ export interface RegistryClient {
   close(): void;
 }
 
+interface BlobTransfer {
+  signal: AbortSignal;
+  /** Whether another location is tried if this one fails. */
+  has_next: boolean;
+  onReceived: TransferOptions["onReceived"];
+}
+
 interface PushedBlob {
   digest: string;
   size: number;
@@ -103,10 +111,13 @@ export interface RegistryClientOptions {
   limits?: Partial<RegistryLimits>;
   /** Replaces the HTTP client. */
   send?: SendToRegistry;
+  /** Replaces the timer of the waits between two connections for a blob. */
+  wait?: Wait;
 }
 
 export function createRegistryClient(options: RegistryClientOptions): RegistryClient {
   const limits = { ...REGISTRY_LIMITS, ...options.limits };
+  const { wait = waitFor } = options;
   const requests = createRegistryRequests({ addresses: options.addresses, idle_ms: limits.idle_ms });
   const session = new RegistrySession({
     send: options.send ?? requests.send,
@@ -115,18 +126,24 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     insecure: options.insecure ?? [],
   });
 
-  /** Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. */
-  async function pull<T>(reference: OciReference, work: (location: OciReference) => Promise<T>): Promise<T> {
+  /**
+   * Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. `work`
+   * receives whether another location follows.
+   */
+  async function pull<T>(
+    reference: OciReference,
+    work: (location: OciReference, has_next: boolean) => Promise<T>,
+  ): Promise<T> {
     for (const mirror of findMirrors(options.mirrors ?? {}, reference.registry)) {
       const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
       const repository = [...prefix, reference.repository].join("/");
       try {
-        return await work({ ...reference, registry, repository });
+        return await work({ ...reference, registry, repository }, true);
       } catch (error) {
         if (!MIRROR_FAILURES.has(codeOf(error) ?? "")) throw error;
       }
     }
-    return await work(reference);
+    return await work(reference, false);
   }
 
   async function get(
@@ -239,7 +256,9 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       ),
     fetchBlob: (reference, blob, file, options = {}) =>
       withDeadline(limits.blob_ms, options, (signal) =>
-        pull(reference, (location) => downloadBlob(location, blob, file, signal, options.onReceived)),
+        pull(reference, (location, has_next) =>
+          downloadBlob(location, blob, file, { signal, has_next, onReceived: options.onReceived }),
+        ),
       ),
     readBlob: (reference, blob, max_bytes, options) =>
       withDeadline(limits.request_ms, options, (signal) =>
@@ -333,13 +352,12 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     location: OciReference,
     blob: Descriptor,
     file: string,
-    signal: AbortSignal,
-    onReceived: TransferOptions["onReceived"],
+    transfer: BlobTransfer,
   ): Promise<void> {
     const handle = await open(file, "wx", 0o600);
     let complete = false;
     try {
-      await receiveBlob(location, blob, handle, signal, onReceived);
+      await receiveBlob(location, blob, handle, transfer);
       complete = true;
     } finally {
       await handle.close();
@@ -351,16 +369,16 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     location: OciReference,
     { digest, size }: Descriptor,
     handle: FileHandle,
-    signal: AbortSignal,
-    onReceived: TransferOptions["onReceived"],
+    { signal, has_next, onReceived }: BlobTransfer,
   ): Promise<void> {
     let sum = createHash("sha256");
     let at = 0;
-    for (let attempt = 1; at < size || attempt === 1; attempt++) {
+    for (let attempt = 1; ; attempt++) {
       const range: Record<string, string> = at === 0 ? {} : { range: `bytes=${at}-` };
       let failure: unknown;
+      let response: SessionResponse | undefined;
       try {
-        const response = await get(location, `blobs/${digest}`, range, signal);
+        response = await get(location, `blobs/${digest}`, range, signal);
         await requireOk(location, response, `blob ${digest}`);
         if (at > 0 && !continuesAt(response, at)) {
           // The registry sends the whole blob again.
@@ -382,14 +400,19 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         // Another attempt would fail on the same disk.
         if (diskFault(error) !== null) throw error;
+        if (response !== undefined && !isTransientStatus(response.status)) throw error;
+        // The next location has the same blob, so only a transfer that has begun is worth a wait.
+        if (has_next && at === 0) throw error;
         failure = error;
       }
-      if (at < size && attempt >= limits.attempts)
+      if (at >= size) break;
+      if (attempt >= limits.attempts)
         throw unreachableRegistry(
           location.registry,
           `it sent ${at} of the ${size} bytes of blob ${digest}`,
           failure,
         );
+      await wait(retryDelay(attempt, response?.headers["retry-after"], limits), signal);
     }
     const actual = `sha256:${sum.digest("hex")}`;
     if (actual !== digest) throw digestMismatch("A blob", digest, actual);

@@ -10,6 +10,12 @@ export interface RegistryLimits {
   redirects: number;
   /** Connections for one blob, including those that resume it. */
   attempts: number;
+  /** The longest wait before the second connection for a blob. It doubles for each further one. */
+  retry_ms: number;
+  /** The longest wait between two connections, unless the registry asks for more time. */
+  max_retry_ms: number;
+  /** The longest wait that a registry can ask for with Retry-After. */
+  max_retry_after_ms: number;
   /** The maximum time without a byte from the registry. */
   idle_ms: number;
   /** The timeout of one manifest, one list or one blob that is read into memory. */
@@ -28,6 +34,9 @@ export const REGISTRY_LIMITS: RegistryLimits = {
   message_bytes: 64 * 1024,
   redirects: 5,
   attempts: 8,
+  retry_ms: 500,
+  max_retry_ms: 15_000,
+  max_retry_after_ms: 60_000,
   idle_ms: 30_000,
   request_ms: 60_000,
   blob_ms: 900_000,

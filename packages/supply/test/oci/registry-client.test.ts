@@ -215,6 +215,94 @@ describe("blobs", () => {
     expect(existsSync(file)).toBe(false);
   });
 
+  /** Answers this many requests with the status, and records the waits instead of waiting. */
+  function failFirst(count: number, status: number, headers: Record<string, string> = {}) {
+    let failures = 0;
+    registry.intercept = (_request, response) => {
+      if (failures++ >= count) return false;
+      response.writeHead(status, headers).end();
+      return true;
+    };
+    const waits: number[] = [];
+    const wait = async (ms: number) => void waits.push(ms);
+    return { waits, wait };
+  }
+
+  verifies("pkg.oci", "waits longer and longer for a registry that restarts, up to a limit", async () => {
+    const { digest, size } = registry.putBlob(content);
+    const { waits, wait } = failFirst(5, 503);
+    const limits = { ...LIMITS, attempts: 8, retry_ms: 1_000, max_retry_ms: 6_000 };
+    const file = newFile();
+    await connect({ limits, wait }).fetchBlob(referenceTo(), descriptor(digest, size), file);
+    expect(readFileSync(file).equals(content)).toBe(true);
+    const longest = [1_000, 2_000, 4_000, 6_000, 6_000];
+    expect(waits).toHaveLength(longest.length);
+    for (const [index, ms] of longest.entries()) {
+      expect(waits[index]).toBeGreaterThanOrEqual(ms / 2);
+      expect(waits[index]).toBeLessThanOrEqual(ms);
+    }
+    // Several clients must not return at the same moment.
+    expect(new Set(waits.map((ms, index) => ms / longest[index]!)).size).toBeGreaterThan(1);
+  });
+
+  test.each([
+    ["seconds", () => "7", 7_000],
+    ["a date", () => new Date(Date.now() + 1_000_000).toUTCString(), 20_000],
+    ["more than the limit", () => "86400", 20_000],
+  ])("waits as long as a registry requests with Retry-After: %s", async (_what, header, expected) => {
+    const { digest, size } = registry.putBlob(content);
+    const { waits, wait } = failFirst(1, 429, { "retry-after": header() });
+    const limits = { ...LIMITS, max_retry_after_ms: 20_000 };
+    await connect({ limits, wait }).fetchBlob(referenceTo(), descriptor(digest, size), newFile());
+    expect(waits).toEqual([expected]);
+  });
+
+  test.each(["soon", "-5", "Thu, 01 Jan 1970 00:00:00 GMT"])("ignores Retry-After: %s", async (header) => {
+    const { digest, size } = registry.putBlob(content);
+    const { waits, wait } = failFirst(1, 429, { "retry-after": header });
+    await connect({ wait }).fetchBlob(referenceTo(), descriptor(digest, size), newFile());
+    expect(waits).toHaveLength(1);
+    expect(waits[0]).toBeLessThanOrEqual(LIMITS.retry_ms);
+  });
+
+  test("does not repeat a request that the registry refuses", async () => {
+    const { digest, size } = registry.putBlob(content);
+    const { waits, wait } = failFirst(9, 400);
+    const fetched = connect({ wait }).fetchBlob(referenceTo(), descriptor(digest, size), newFile());
+    expect((await rejectionOf(fetched)).message).toContain("HTTP 400");
+    expect([registry.requests.length, waits]).toEqual([1, []]);
+  });
+
+  test("ends the wait for a registry when the caller cancels", async () => {
+    const { digest, size } = registry.putBlob(content);
+    failFirst(9, 503, { "retry-after": "3600" });
+    const cancel = new AbortController();
+    const limits = { ...LIMITS, max_retry_after_ms: 3_600_000, blob_ms: 3_600_000 };
+    const file = newFile();
+    const { signal } = cancel;
+    const fetched = connect({ limits }).fetchBlob(referenceTo(), descriptor(digest, size), file, { signal });
+    fetched.catch(() => {});
+    await expect.poll(() => registry.requests.length).toBe(1);
+    setTimeout(() => cancel.abort(), 50);
+    expect((await rejectionOf(fetched)).code).toBe("request.cancelled");
+    expect(registry.requests).toHaveLength(1);
+    expect(existsSync(file)).toBe(false);
+  });
+
+  test("continues without a wait at the next location if a mirror sends nothing", async () => {
+    const { digest, size } = registry.putBlob(content);
+    other.intercept = (_request, response) => {
+      response.writeHead(503).end();
+      return true;
+    };
+    const { waits, wait } = failFirst(0, 503);
+    const mirrors = { [registry.host]: [other.host] };
+    const file = newFile();
+    await connect({ mirrors, wait }).fetchBlob(referenceTo(), descriptor(digest, size), file);
+    expect(readFileSync(file).equals(content)).toBe(true);
+    expect([other.requests.length, waits]).toEqual([1, []]);
+  });
+
   verifies("pkg.oci", "refuses a blob with one changed byte and leaves no file", async () => {
     const { digest, size } = registry.putBlob(content);
     const changed = Buffer.from(content);
@@ -304,7 +392,51 @@ describe("referrers", () => {
   });
 });
 
+test("follows the pages of referrers, but not to another origin", async () => {
+  const type = "application/vnd.vai.plugin.signature.v1+json";
+  const subject = sha256("subject");
+  const page = (name: string) =>
+    JSON.stringify({
+      schemaVersion: 2,
+      manifests: [{ mediaType: "a/b", digest: sha256(name), size: 1, artifactType: type }],
+    });
+  registry.intercept = (_request, response, url) => {
+    const first = !url.searchParams.has("last");
+    const next = first ? `${url.pathname}?last=1` : `${other.origin}${url.pathname}?last=2`;
+    response.setHeader("link", `<${next}>; rel="next"`).end(page(first ? "first" : "second"));
+    return true;
+  };
+  other.intercept = (_request, response) => {
+    response.end(page("foreign"));
+    return true;
+  };
+  const limits = { ...LIMITS, pages: 4 };
+  const listed = await connect({ limits }).listReferrers(referenceTo(), subject, type);
+  expect(listed.map(({ digest }) => digest)).toEqual([sha256("first"), sha256("second")]);
+  expect(other.requests).toEqual([]);
+});
+
 describe("mirrors and uploads", () => {
+  test.each(["POST", "PUT"])("sends nothing to the target of a redirected %s request", async (redirected) => {
+    registry.intercept = (request, response, url) => {
+      if (request.method !== redirected) return false;
+      response.writeHead(307, { location: `${other.origin}${url.pathname}${url.search}` }).end();
+      return true;
+    };
+    const bytes = Buffer.from("layer");
+    const blob = {
+      digest: sha256(bytes),
+      size: bytes.length,
+      async *bytes() {
+        yield bytes;
+      },
+    };
+    const error = await rejectionOf(connect().pushBlob(referenceTo(), blob));
+    expect(error.code).toBe("registry.invalid");
+    expect(error.message).toContain(`redirects a ${redirected} request`);
+    expect(other.requests).toEqual([]);
+  });
+
   verifies(
     "pkg.oci",
     "reads from a mirror first and from the registry when the mirror does not have it",

@@ -19,6 +19,7 @@ export const LIMITS = {
   request_ms: 20_000,
   blob_ms: 20_000,
   attempts: 4,
+  retry_ms: 1,
   pages: 2,
 };
 
