@@ -51,7 +51,7 @@ export const HOME_DEFENCES: Mutant[] = [
   {
     defence: "home: a program of another user in the home is refused",
     file: ACCESS,
-    from: 'const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];',
+    from: 'const PROGRAM_FOLDERS = ["images", "programs", "sandbox", "tools"];',
     to: "const PROGRAM_FOLDERS: string[] = [];",
     tests: ACCESS_TESTS,
   },
@@ -124,6 +124,22 @@ export const HOME_DEFENCES: Mutant[] = [
     from: "await mkdir(staged, { mode: 0o700 });",
     to: "await mkdir(staged, { mode: 0o755 });",
     tests: ["packages/supply/test/content/content-store.test.ts"],
+  },
+  {
+    defence: "kernel plugins: credentials in a package are refused",
+    file: `${SUPPLY}/kernel-plugins/install.ts`,
+    from: '    await refuseOwnCredentials(join(staging, "node_modules", name), credential_source, operation);\n',
+    to: "",
+    tests: ["packages/supply/test/kernel-plugins/plugin-credentials.test.ts"],
+    only: "with a credential",
+  },
+  {
+    defence: "kernel plugins: credentials in a copied folder are refused",
+    file: `${SUPPLY}/kernel-plugins/install.ts`,
+    from: '    await refuseOwnCredentials(draft, "plugin folder", operation);\n',
+    to: "",
+    tests: ["packages/supply/test/kernel-plugins/plugin-credentials.test.ts"],
+    only: "with a credential",
   },
   {
     defence: "home: installed plugins are readable with any umask",

@@ -47,6 +47,7 @@ export {
   type ProvenanceOptions,
 } from "./provenance/check-provenance.ts";
 export { createTrustRoot, type TrustRoot, type TrustRootOptions } from "./provenance/trust-root.ts";
+export { findPythonTools, missingPip } from "./pypi/find-pip.ts";
 export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-command.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { treeDigest } from "./tree/read-tree.ts";

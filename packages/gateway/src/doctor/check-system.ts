@@ -15,6 +15,7 @@ import { readLastBackup } from "../home/last-backup.ts";
 import { VERSION } from "../host/version.ts";
 import { storeFiles } from "../store/store-files.ts";
 import type { DoctorCheck } from "./check.ts";
+import { checkPython } from "./check-python.ts";
 import { checkSandbox } from "./check-sandbox.ts";
 
 const MAX_SHOWN = 5;
@@ -31,6 +32,7 @@ export async function checkSystem(config: GatewayConfig): Promise<DoctorCheck[]>
     checkBackup(config),
     checkListen(config),
     await checkSandbox(config),
+    await checkPython(),
     await checkGateway(config),
   ];
 }

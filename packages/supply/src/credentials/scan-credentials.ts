@@ -111,7 +111,14 @@ interface Credential {
   why: string;
 }
 
-type CredentialSource = "folder" | "archive" | "npm package" | "Python package" | "container image";
+/** A `folder` is packed by its author, a `plugin folder` is copied to the home of a gateway. */
+export type CredentialSource =
+  | "folder"
+  | "plugin folder"
+  | "archive"
+  | "npm package"
+  | "Python package"
+  | "container image";
 
 export interface CredentialCheck {
   scan: (path: string) => FileScan;
@@ -149,18 +156,24 @@ function byFile(left: Credential, right: Credential): number {
   return left.file < right.file ? -1 : 1;
 }
 
-function refuseCredentials(credentials: Credential[], where: string): BackplaneError {
+function fixFor(where: CredentialSource): string | null {
+  if (where === "folder") return null;
+  if (where === "plugin folder")
+    return "Move the file out of the folder, or link the folder with --editable.";
+  return `Ask the author to remove the file from the ${where} and to revoke the credential.`;
+}
+
+function refuseCredentials(credentials: Credential[], where: CredentialSource): BackplaneError {
   const first = credentials[0] as Credential;
   const more = credentials.length > 1 ? ` (and ${credentials.length - 1} more, see details.files)` : "";
   const action = where === "folder" ? "packed" : "installed";
+  const fix = fixFor(where);
   return new BackplaneError(
     "package.credential_file",
     `${first.file} cannot be ${action}: ${first.why}${more}.`,
     {
       details: { files: credentials.map((item) => ({ ...item })) },
-      ...(where === "folder"
-        ? {}
-        : { fix: `Ask the author to remove the file from the ${where} and to revoke the credential.` }),
+      ...(fix === null ? {} : { fix }),
     },
   );
 }

@@ -4,6 +4,7 @@ import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises
 import { join } from "node:path";
 import { BackplaneError, diskFault, type PluginEntry } from "@backplane/contract";
 import { type Operation, requireNotCancelled } from "@backplane/ports";
+import { refuseOwnCredentials } from "../credentials/refuse-credentials.ts";
 import type { InstallSource } from "../npm/install-source.ts";
 import { NPM_FLAGS } from "../npm/npm-command.ts";
 import { type LockedPackage, npmInstall } from "../npm/npm-install.ts";
@@ -71,6 +72,8 @@ async function installPackage(
     const isOperatorArchive = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
     await npmInstall(options.npm, staging, { name, spec, isOperatorArchive, manifest, accept }, operation);
+    const credential_source = source.kind === "npm" ? "npm package" : "archive";
+    await refuseOwnCredentials(join(staging, "node_modules", name), credential_source, operation);
     await recordProvenance(staging, name, recorded);
     await requireUnusedNames(await read(join(staging, "node_modules", name)), options);
     // After this check the staged copy replaces the tree.
@@ -118,6 +121,7 @@ async function installFolder(
   try {
     operation.report({ step: "unpack", message: `Copying ${path}` });
     await copyFolder(path, draft, operation);
+    await refuseOwnCredentials(draft, "plugin folder", operation);
     await rename(draft, dir);
     const declarations = await readPluginPackage(dir, { origin: "local", source: path, conditions });
     const copied = requirePlugins(package_name || path, declarations).entries;

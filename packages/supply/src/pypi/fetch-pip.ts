@@ -12,7 +12,7 @@ import { programDiskFault } from "../files/program-disk-fault.ts";
 import { startRegistryProxy } from "../registries/registry-proxy.ts";
 import { findFiles, mapConcurrently, readTreeFile } from "../tree/read-tree.ts";
 import { listTree } from "../tree/tree-listing.ts";
-import { findUpstreamProxy, runProgram } from "./run-program.ts";
+import { findUpstreamProxy, runPythonTool } from "./run-python-tool.ts";
 
 export interface PipWheel {
   version: string;
@@ -71,7 +71,7 @@ export async function fetchPip(options: FetchPipOptions, operation: Operation): 
     await writeFile(requirements, `--index-url ${index.href}\n${pinned}\n`, { mode: 0o600 });
     const unpacked = join(draft, "unpacked");
     const args = ["--target", unpacked, "--python", python, "--requirement", requirements];
-    const ended = await runProgram(
+    const ended = await runPythonTool(
       { file: uv, args: ["pip", "install", ...FLAGS, ...args] },
       {
         cwd: temporary,

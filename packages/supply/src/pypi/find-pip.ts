@@ -5,7 +5,7 @@
 import { realpath } from "node:fs/promises";
 import { delimiter } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { firstProgram, runProgram } from "./run-program.ts";
+import { firstProgram, runPythonTool } from "./run-python-tool.ts";
 
 export interface FoundPython {
   /** Such as `3.11`. */
@@ -18,13 +18,23 @@ export interface FoundPip extends FoundPython {
   folder: string;
 }
 
-export interface PipSearch {
+interface PythonSearch {
   /** The folders in which plugins look up programs. */
   plugin_path: readonly string[];
   /** The PATH of the gateway. */
   gateway_path: string;
   /** The variables for the programs that are started. */
   env: Record<string, string>;
+}
+
+interface PythonTools extends FoundPython {
+  /** The folder that contains the module pip; null if there is none. */
+  pip: string | null;
+  /** The path of uv; null if it is not installed. */
+  uv: string | null;
+}
+
+interface PipSearch extends PythonSearch {
   /** The folder of the pip that uv fetches; null if uv is not used. */
   fetched: string | null;
   /** Fetches pip unless its folder is intact. */
@@ -51,13 +61,22 @@ except ImportError:
     pass
 `;
 
-export async function findPip({
+export async function findPip({ fetched, fetch, ...search }: PipSearch): Promise<FoundPip> {
+  const { python, version, pip, uv } = await findPythonTools(search);
+  if (pip !== null) return { python, version, folder: pip };
+  if (uv === null || fetched === null) throw missingPip(python);
+  await fetch(uv, python);
+  if ((await describePython(python, search.env, fetched)).folder === fetched)
+    return { python, version, folder: fetched };
+  throw missingPython(`The pip that uv fetches does not run on ${python}`, INSTALL_PIP);
+}
+
+/** Throws if there is no python3 for plugins. */
+export async function findPythonTools({
   plugin_path,
   gateway_path,
   env,
-  fetched,
-  fetch,
-}: PipSearch): Promise<FoundPip> {
+}: PythonSearch): Promise<PythonTools> {
   const python = await firstProgram(plugin_path, "python3");
   if (python === null) {
     throw missingPython(
@@ -72,25 +91,23 @@ export async function findPip({
       "Install Python below /usr: apt-get install -y python3 python3-pip",
     );
   }
-  const { version, folder: own_folder } = await describePython(python, env);
-  if (own_folder !== null) return { python, version, folder: own_folder };
   const gateway_folders = gateway_path.split(delimiter).filter((directory) => directory !== "");
+  const uv = await firstProgram(gateway_folders, "uv");
+  const { version, folder } = await describePython(python, env);
+  if (folder !== null) return { python, version, pip: folder, uv };
   // pip is pure Python, so one that belongs to another Python can run here.
   for (const directory of gateway_folders) {
     for (const name of ["python3", "python"]) {
       const other_python = await firstProgram([directory], name);
-      const folder = other_python === null ? null : (await describePython(other_python, env)).folder;
-      if (folder !== null) return { python, version, folder };
+      const pip = other_python === null ? null : (await describePython(other_python, env)).folder;
+      if (pip !== null) return { python, version, pip, uv };
     }
   }
-  const uv = fetched === null ? null : await firstProgram(gateway_folders, "uv");
-  if (uv !== null && fetched !== null && version !== "") {
-    await fetch(uv, python);
-    if ((await describePython(python, env, fetched)).folder === fetched)
-      return { python, version, folder: fetched };
-    throw missingPython(`The pip that uv fetches does not run on ${python}`, INSTALL_PIP);
-  }
-  throw missingPython(
+  return { python, version, pip: null, uv };
+}
+
+export function missingPip(python: string): BackplaneError {
+  return missingPython(
     `There is no pip of version ${OLDEST_PIP.join(".")} or later for ${python}, and no uv on the gateway's PATH`,
     `${INSTALL_PIP}, or install uv`,
   );
@@ -105,7 +122,7 @@ async function describePython(
   pip_folder?: string,
 ): Promise<{ version: string; folder: string | null }> {
   const args = ["-I", "-B", "-c", DESCRIBE, ...(pip_folder === undefined ? [] : [pip_folder])];
-  const { code, output } = await runProgram({ file, args }, { cwd: "/", env, timeout_ms: 30_000 });
+  const { code, output } = await runPythonTool({ file, args }, { cwd: "/", env, timeout_ms: 30_000 });
   const [version = "", pip = ""] = code === 0 ? output.split("\n") : [];
   const [, major, minor, folder = null] = /^(\d+)\.(\d+)\S* (.+)$/.exec(pip) ?? [];
   const version_difference = Number(major) - OLDEST_PIP[0] || Number(minor) - OLDEST_PIP[1];

@@ -19,7 +19,7 @@ import { programDiskFault } from "../files/program-disk-fault.ts";
 import { MAX_REGISTRY_BYTES, startRegistryProxy } from "../registries/registry-proxy.ts";
 import { fetchPip, PIP_WHEEL, type PipWheel } from "./fetch-pip.ts";
 import { type FoundPip, type FoundPython, findPip } from "./find-pip.ts";
-import { findUpstreamProxy, MAX_LOG, runProgram } from "./run-program.ts";
+import { findUpstreamProxy, MAX_LOG, runPythonTool } from "./run-python-tool.ts";
 
 export interface PythonOptions {
   /** The folders in which plugins look up programs. */
@@ -260,7 +260,7 @@ export function createPip(options: PythonOptions): Pip {
         };
         // A pip that is killed leaves its temporary files behind, which are removed with this folder.
         const env = { ...pip_env, TMPDIR: temporary };
-        const ended = await runProgram(started, { cwd, env, timeout_ms, signal: operation.signal });
+        const ended = await runPythonTool(started, { cwd, env, timeout_ms, signal: operation.signal });
         if (ended.code === 0) return;
         const disk_fault = programDiskFault("pip", ended.output);
         if (disk_fault !== null) throw disk_fault;

@@ -191,7 +191,7 @@ verifies(
     await createUvPip().python(unwatchedOperation());
     expect(readCalls()).toHaveLength(1);
   },
-  60_000,
+  120_000,
 );
 
 verifies(
@@ -208,7 +208,7 @@ verifies(
     });
     expect(readdirSync(tools)).toEqual([]);
   },
-  60_000,
+  120_000,
 );
 
 test("refuses a fetched pip whose files are not those of the wheel", async () => {
@@ -218,7 +218,7 @@ test("refuses a fetched pip whose files are not those of the wheel", async () =>
     message: expect.stringContaining("the files that uv installed are not those of the wheel"),
   });
   expect(readdirSync(tools)).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 test("fetches pip again if its folder is damaged, and only once for several installations", async () => {
   const folder = join(tools, `pip-${pip_wheel.version}`);
@@ -229,7 +229,7 @@ test("fetches pip again if its folder is damaged, and only once for several inst
   expect(found[0]).toMatchObject({ folder });
   expect(readCalls()).toHaveLength(1);
   expect(await digestModules(folder)).toBe(pip_wheel.files);
-}, 60_000);
+}, 120_000);
 
 test("keeps uv from reaching other hosts than the index, and hides the login of the index", async () => {
   writeFileSync(`${calls}.foreign`, "http://127.0.0.1:9/private");
@@ -243,7 +243,7 @@ test("keeps uv from reaching other hosts than the index, and hides the login of 
   const [call] = readCalls();
   expect(call!.requirements).toContain(index_url);
   expect(call!.args.join(" ")).not.toContain("hidden-password");
-}, 60_000);
+}, 120_000);
 
 test("stops uv when the installation is cancelled", async () => {
   const stop = new AbortController();
@@ -258,7 +258,7 @@ test("stops uv when the installation is cancelled", async () => {
     index.stalls = null;
   }
   expect(readdirSync(tools)).toEqual([]);
-}, 60_000);
+}, 120_000);
 
 test("names pip and uv if neither is installed", async () => {
   const pip = createUvPip({ env: { HOME: root, PATH: bare_python } });

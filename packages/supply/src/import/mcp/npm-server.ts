@@ -3,7 +3,6 @@
  * without running any of its code, except for install scripts that the operator allows. The package contains these
  * files, the lock and a manifest.
  */
-import { createReadStream } from "node:fs";
 import { lstat, mkdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
@@ -11,7 +10,7 @@ import { type InstallScripts, type Operation, requireNotCancelled } from "@backp
 import { checkListing } from "../../archive/check-listing.ts";
 import { SERVER_UNPACK_LIMITS } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
-import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
+import { refuseOwnCredentials } from "../../credentials/refuse-credentials.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import {
   type AllowedScripts,
@@ -68,7 +67,7 @@ export async function buildNpmServer(
   const selected = allowed.select(install_scripts);
   const skipped = install_scripts.filter((script) => !selected.includes(script));
   if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
-  await refuseOwnCredentials(tree, source.name);
+  await refuseOwnCredentials(join(tree, "node_modules", source.name), "npm package", operation);
   // The manifest is built before the scripts run, because they could change the files that it is built from.
   const manifest = await buildManifest(tree, source.name, secret_slots, selected, program);
   if (selected.length > 0) {
@@ -97,21 +96,6 @@ export async function buildNpmServer(
   checkListing(listing.files, SERVER_UNPACK_LIMITS);
   await removeUnlisted(tree, files, listing);
   return listing;
-}
-
-/**
- * Refuses credentials in the requested package itself. Those of its dependencies belong to other publishers and are
- * public already, such as keys for tests.
- */
-async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
-  const home = join(tree, "node_modules", name);
-  const { files } = await findFiles(home);
-  const credentials = createCredentialCheck();
-  for (const path of files.filter((file) => !file.startsWith("node_modules/"))) {
-    const scan = credentials.scan(path);
-    for await (const chunk of createReadStream(join(home, path)) as AsyncIterable<Buffer>) scan.push(chunk);
-  }
-  credentials.assertNone("npm package");
 }
 
 /** Lists the files of the package. With `ignore_tool_links`, links to build tools are ignored instead of refused. */

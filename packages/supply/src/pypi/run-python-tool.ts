@@ -14,7 +14,7 @@ export interface ProgramResult {
   timed_out: boolean;
 }
 
-export async function runProgram(
+export async function runPythonTool(
   { file, args }: { file: string; args: readonly string[] },
   options: { cwd: string; env: Record<string, string>; timeout_ms: number; signal?: AbortSignal },
 ): Promise<ProgramResult> {
