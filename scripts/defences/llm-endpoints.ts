@@ -7,6 +7,7 @@ const OPENAI_CLIENT_TESTS = ["packages/api/test/llm/openai-client.test.ts"];
 const ANTHROPIC_CLIENT_TESTS = ["packages/api/test/llm/anthropic-client.test.ts"];
 const ERRORS_TESTS = ["packages/api/test/llm/errors.test.ts"];
 const LLM_ENDPOINTS_TESTS = ["packages/agent/test/llm-endpoints/llm-endpoints.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
 
 export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
@@ -96,5 +97,93 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     to: "",
     tests: LLM_ENDPOINTS_TESTS,
     only: "ends lost calls",
+  },
+  {
+    defence: "llm endpoints: a list of models that fails has the form of the client's vendor",
+    file: "packages/api/src/llm/endpoint-error.ts",
+    from: 'if (url === "/v1/models" || url === "/v1/models/:id")',
+    to: 'if (url === "/v1/models/none")',
+    tests: ERRORS_TESTS,
+    only: "errors of the list of models",
+  },
+  {
+    defence: "llm endpoints: clients of Anthropic get its form of errors from the list of models",
+    file: "packages/api/src/llm/endpoint-error.ts",
+    from: 'request.headers["anthropic-version"] === undefined ? chat : messages',
+    to: 'request.headers["anthropic-version"] === "" ? messages : chat',
+    tests: ERRORS_TESTS,
+    only: "errors of the list of models",
+  },
+  {
+    defence: "llm endpoints: an ended call is added to its run",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "if (p.run !== null) yield* countEndpointUse(p.run);",
+    to: "",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds each ended model call to its run once",
+  },
+  {
+    defence: "llm endpoints: a call is added to its run once",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "if (settled.length === 0) return false;",
+    to: "",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds each ended model call to its run once",
+  },
+  {
+    defence: "llm endpoints: a count of tokens is not a call of the run",
+    file: "packages/store/src/stores/llm-calls.ts",
+    from: 'if (run_id === null || operation !== "generate") return null;',
+    to: "if (run_id === null) return null;",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds each ended model call to its run once",
+  },
+  {
+    defence: "llm endpoints: a lost call is added to its run",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "calls: calls.length,",
+    to: "calls: 0,",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "counts a lost model call for its run",
+  },
+  {
+    defence: "llm endpoints: a lost count of tokens is not a call of the run",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "lost.filter(countsForRun)",
+    to: "lost.filter(({ run_id }) => run_id !== null)",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "counts a lost model call for its run",
+  },
+  {
+    defence: "llm endpoints: the event of an ended harness reports the tokens of its calls",
+    file: "packages/store/src/ops/invocations.ts",
+    from: "endpoint_use === null ? records : withEndpointTokens(records, p.run.id, endpoint_use)",
+    to: "endpoint_use === null ? records : withEndpointTokens(records, '', endpoint_use)",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds each ended model call to its run once",
+  },
+  {
+    defence: "llm endpoints: the event of an ended turn reports the tokens of its tools' calls",
+    file: "packages/store/src/ops/runs.ts",
+    from: "writeRecords(withEndpointTokens(p.records, run_id, held))",
+    to: "writeRecords(p.records)",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds model calls to what a turn has used itself",
+  },
+  {
+    defence: "llm endpoints: a turn that is taken over does not count its tools' calls twice",
+    file: "packages/store/src/stores/runs.ts",
+    from: "return rows.map(decodeRun)",
+    to: "return rows.map((row) => ({ ...decodeRun(row), ...publicRun(row) }))",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "adds model calls to what a turn has used itself",
+  },
+  {
+    defence: "llm endpoints: an invalid number of tokens is not added to a run",
+    file: "packages/store/src/stores/llm-calls.ts",
+    from: "Number.isSafeInteger(tokens) && tokens > 0 ? Math.min(tokens, MAX_CALL_TOKENS) : 0",
+    to: "Number(tokens)",
+    tests: CONTRACT_SQLITE_TESTS,
+    only: "counts a lost model call for its run",
   },
 ];

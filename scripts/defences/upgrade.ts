@@ -246,6 +246,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: TRIALS_TESTS,
   },
   {
+    defence: "trial: a cancelled call does not count",
+    file: WATCH,
+    from: ' || ending.status === "cancelled"',
+    to: "",
+    tests: [...TRIALS_TESTS, "packages/door/test/trials/trial-watch.test.ts"],
+    only: "user cancels",
+  },
+  {
     defence: "trial: a trial ends after its time",
     file: WATCH,
     from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return null;",

@@ -80,16 +80,29 @@ export async function finishTurn(
     try {
       const records = buildRunRecords(deps, EVENT_BY_STATUS[status], { ...turn.run, ...ended }, turn.caller);
       let joins: number | null = null;
+      let total: Pick<Run, "usage" | "iterations"> = ended;
       const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
         const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, records);
-        if (written === null || "last_id" in written) return written;
+        if (written === null) return null;
+        if ("last_id" in written) {
+          total = written;
+          return written;
+        }
         joins = written.joins;
         return null;
       });
       if (joins !== null) return { state: "joined", joins };
       if (ids === null) return { state: "lost" };
       publish();
-      return { state: "ended", run: toPublicRun(turn.run, ended, content, ids.last_id) };
+      return {
+        state: "ended",
+        run: toPublicRun(
+          turn.run,
+          { ...ended, usage: total.usage, iterations: total.iterations },
+          content,
+          ids.last_id,
+        ),
+      };
     } catch (thrown) {
       log.error({ err: thrown, run_id: turn.run.id }, "the end of a turn could not be recorded; retrying");
       await new Promise<void>((resolve) => void clock.after(pause, resolve));

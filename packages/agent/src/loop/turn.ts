@@ -1,6 +1,6 @@
 /** The state of one running turn: its caller and session, its limits, and its stop signal. */
 
-import { type RiskContext, type Run, type TokenUsage, tokenUsage } from "@backplane/contract";
+import { addTokenUsage, type RiskContext, type Run, type TokenUsage, tokenUsage } from "@backplane/contract";
 import { type OfferedTool, type Revocation, SEARCH_TOOL } from "@backplane/door";
 import type { Caller, RunHold, RunRow, SessionKey } from "@backplane/ports";
 import type { History } from "./history.ts";
@@ -157,13 +157,7 @@ export class Turn {
   }
 
   addUsage(usage: TokenUsage): void {
-    const sum = (field: keyof TokenUsage) => this.usage[field] + usage[field];
-    this.usage = tokenUsage({
-      input_other: sum("input_other"),
-      input_cache_read: sum("input_cache_read"),
-      input_cache_creation: sum("input_cache_creation"),
-      output: sum("output"),
-    });
+    this.usage = addTokenUsage(this.usage, usage);
   }
 
   /**

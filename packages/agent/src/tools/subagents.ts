@@ -297,7 +297,8 @@ function stopWithParent(parent: Turn, turn: Turn): void {
 }
 
 async function waitForEnd(turn: Turn): Promise<ChildEnd> {
-  const run = await turn.settled;
+  // The limit of steps is one of the child's own loop, without what its tools have called.
+  const run = { ...(await turn.settled), iterations: turn.iterations };
   return { run, forbidden: turn.forbidden, reason: reasonOf(turn) };
 }
 

@@ -1,5 +1,11 @@
 /** A harness with an agent loop of its own: its transcript, and the permissions that its agent asks for. */
-import type { Block, ChatMessage } from "@backplane/contract";
+import {
+  addTokenUsage,
+  type Block,
+  type ChatMessage,
+  type JsonObject,
+  tokenUsage,
+} from "@backplane/contract";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -62,6 +68,41 @@ verifies(
     ]);
   },
 );
+
+test("counts the model calls of a hosted harness for its run, and reports their tokens at its end", async () => {
+  const { promise: may_settle, resolve: settleCalls } = Promise.withResolvers<void>();
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage(HOSTED, ["llm:invoke"]));
+  const { kernel, store } = fixture;
+  const settle = store.llm_calls.settle.bind(store.llm_calls);
+  let usage = tokenUsage();
+  const cancelled: string[] = [];
+  const run = await runHosted(fixture, async ({ caller }) => {
+    const [model] = await kernel.llm.models(caller);
+    const messages: ChatMessage[] = [{ role: "user", content: "/say hello" }];
+    const body = { model: model!.id, messages } as unknown as JsonObject;
+    const request = { model: model!.id, messages, body, stream: true, tools: [], options: {}, headers: {} };
+    const call = (signal = new AbortController().signal) =>
+      kernel.llm.call(caller, { protocol: "chat", ...request }, signal);
+    for (let n = 0; n < 2; n++)
+      for await (const part of (await call()).parts)
+        if (part.type === "end") usage = addTokenUsage(usage, part.usage);
+    // The last call ends only after the run, as one does that is cancelled because its token has expired.
+    store.llm_calls.settle = async (...args) => {
+      await may_settle;
+      return await settle(...args);
+    };
+    cancelled.push((await call(AbortSignal.abort())).id);
+  });
+  expect(usage.output).toBeGreaterThan(0);
+  expect(run).toMatchObject({ status: "completed", usage, iterations: 2 });
+  const published = await store.outbox.read(0, 100, user.scope);
+  const event = published.find(({ type }) => type === "run.completed");
+  expect(event).toMatchObject({ subject: { id: run.id }, summary: { tokens: usage.total } });
+  settleCalls();
+  await expect.poll(() => kernel.llm.get(user, cancelled[0]!)).toMatchObject({ status: "cancelled" });
+  expect(await kernel.runs.get(user, run.id)).toMatchObject({ usage, iterations: 3 });
+});
 
 test("lets a hosted harness write only to the conversation that it continues", async () => {
   const fixture = await createTestSession();

@@ -77,6 +77,47 @@ verifies(
   },
 );
 
+verifies(
+  "llm.gateway",
+  "reports errors of the list of models in the form of the client's vendor",
+  async () => {
+    const reader = await api.key({ scopes: ["invocations:read"] });
+    const openai = { error: { message: expect.any(String), type: "authentication_error", param: null } };
+    const anthropic = { type: "error", error: { type: "authentication_error", message: expect.any(String) } };
+    expect(await failure(api.openai("bpk_wrong").models.list())).toMatchObject({ status: 401, ...openai });
+    for (const path of ["/v1/models", "/v1/models/claude%2Fclaude-up"]) {
+      const get = async (token: string, headers: Record<string, string> = {}) => {
+        const response = await fetch(`${api.url}${path}`, {
+          headers: { authorization: `Bearer ${token}`, ...headers },
+        });
+        return { status: response.status, body: await response.json() };
+      };
+      const version = { "anthropic-version": "2023-06-01" };
+      expect(await get("bpk_wrong")).toEqual({
+        status: 401,
+        body: { error: { ...openai.error, code: "invalid_api_key" } },
+      });
+      expect(await get("bpk_wrong", version)).toEqual({ status: 401, body: anthropic });
+      expect(await get(reader)).toMatchObject({
+        status: 403,
+        body: { error: { type: "permission_error", param: null } },
+      });
+      expect(await get(reader, version)).toMatchObject({
+        status: 403,
+        body: { type: "error", error: { type: "permission_error" } },
+      });
+    }
+    expect(await failure(api.openai().models.retrieve("gpt-none"))).toMatchObject({
+      status: 404,
+      error: { type: "invalid_request_error", code: "model_not_found", param: "model" },
+    });
+    expect(await failure(api.anthropic().models.retrieve("gpt-none"))).toMatchObject({
+      status: 404,
+      error: { type: "error", error: { type: "not_found_error" } },
+    });
+  },
+);
+
 verifies("llm.gateway", "reports the provider's errors without its text or our credentials", async () => {
   const upstream = {
     error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },

@@ -140,6 +140,16 @@ export function tokenUsage(raw: Partial<Omit<TokenUsage, "input" | "total">> = {
   return { input_other, input_cache_read, input_cache_creation, output, input, total: input + output };
 }
 
+export function addTokenUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
+  const sum = (field: keyof TokenUsage) => a[field] + b[field];
+  return tokenUsage({
+    input_other: sum("input_other"),
+    input_cache_read: sum("input_cache_read"),
+    input_cache_creation: sum("input_cache_creation"),
+    output: sum("output"),
+  });
+}
+
 /** True for connection errors, timeouts, empty answers, and HTTP statuses that indicate a temporary failure. */
 export function isRetryableFailure({ kind, status_code }: Pick<LlmFailure, "kind" | "status_code">): boolean {
   if (kind === "status") {

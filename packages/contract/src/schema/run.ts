@@ -29,17 +29,23 @@ export const RunSchema = z.object({
   input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),
   output: z.object({ content: z.string(), entry_id: z.int() }).nullable(),
   error: RunErrorSchema.nullable(),
-  /** Sum over all model calls of the run. */
-  usage: z.object({
-    input_other: z.int(),
-    input_cache_read: z.int(),
-    input_cache_creation: z.int(),
-    output: z.int(),
-    input: z.int(),
-    total: z.int(),
-  }),
-  /** Number of model calls. */
-  iterations: z.int(),
+  usage: z
+    .object({
+      input_other: z.int(),
+      input_cache_read: z.int(),
+      input_cache_creation: z.int(),
+      output: z.int(),
+      input: z.int(),
+      total: z.int(),
+    })
+    .describe(
+      "The reported tokens of the model calls that `iterations` counts. A call without a reported usage, such as a cancelled one, adds none.",
+    ),
+  iterations: z
+    .int()
+    .describe(
+      "The number of model calls: those of the run's own loop, and those that have ended at the model endpoints with the delegated tokens of the run, of its harness and of its tools. Child runs, which a harness or a sub-agent starts, count their own.",
+    ),
   channel: z
     .string()
     .optional()

@@ -66,7 +66,8 @@ export interface RunStore {
   /**
    * Ends the run once. Without writing anything, resolves to null if the run has ended or another gateway owns it,
    * and to the number of `joins` if other gateways added more messages than expected. `output.entry_id` becomes the
-   * id of the last entry. Without entries the returned range is empty: `last_id` precedes `first_id`.
+   * id of the last entry. Without entries the returned range is empty: `last_id` precedes `first_id`. The returned
+   * usage includes the calls of the run to the model endpoints, and so do the `tokens` of the run's events.
    */
   end(
     scope: Scope,
@@ -75,7 +76,7 @@ export interface RunStore {
     end: RunEnd,
     tape: TapeWrite | null,
     records: ChangeRecords,
-  ): Promise<AppendedEntries | { joins: number } | null>;
+  ): Promise<(AppendedEntries & Pick<Run, "usage" | "iterations">) | { joins: number } | null>;
   /**
    * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `max_joins` added
    * messages. The response stored for `once` is the same as for an append.

@@ -3,7 +3,13 @@ import { BackplaneError, type BindingUpgrade } from "@backplane/contract";
 import type { RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
-import { admin, createTestKernel, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
+import {
+  admin,
+  createTestKernel,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -78,6 +84,23 @@ verifies("bind.hot", "rolls a version back when too many of its calls fail, and 
   await greet(fixture);
   await expect.poll(() => listVersions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
   expect((await listRollbacks(fixture))[0]!.details).toMatchObject({ reason: "10 of 20 calls failed." });
+});
+
+test("does not count calls that a user cancels in a trial", async () => {
+  const { fixture } = await createBoundKernel();
+  await upgrade(fixture, "0.2.0");
+  fixture.runner.script = () => new Promise<never>(() => {});
+  for (let call = 0; call < 20; call++) {
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
+    await fixture.kernel.invocations.cancel(user, ticket.invocation.id);
+    expect(await ticket.settled).toMatchObject({ status: "cancelled", package_version: "0.2.0" });
+  }
+  endCalls(fixture, { "0.2.0": ended("failed", "author_code") });
+  for (let call = 0; call < 19; call++) await greet(fixture);
+  expect(await listVersions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+  await greet(fixture);
+  await expect.poll(() => listVersions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  expect((await listRollbacks(fixture))[0]!.details).toMatchObject({ reason: "20 of 20 calls failed." });
 });
 
 test("does not roll back a version after its trial or after an operator's change", async () => {

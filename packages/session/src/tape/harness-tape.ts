@@ -172,7 +172,7 @@ function toRunEnd(final: InvocationRow, end: Settlement): RunEnd {
     status: RUN_STATUS[end.status],
     output: { content: summaryOf(end.result), entry_id: 0 },
     error: error === null ? null : { code: error.code, message: error.message },
-    // The model calls of a harness belong to its child runs, which have their own records.
+    // The store adds the calls to the model endpoints. The calls of child runs belong to those runs.
     usage: tokenUsage(),
     iterations: 0,
     ended_at: final.ended_at ?? end.ended_at,
@@ -194,6 +194,7 @@ function addRunEvent(
     workspace: row.harness_run!.workspace,
     status: end.status,
     trigger: "api",
+    tokens: end.usage.total,
   };
   if (end.error !== null) {
     summary.code = end.error.code;

@@ -25,6 +25,7 @@ import { bindingRevisions } from "./0028-binding-revisions.ts";
 import { jobIndexes } from "./0029-job-indexes.ts";
 import { traces } from "./0030-traces.ts";
 import { sharedPackages } from "./0031-shared-packages.ts";
+import { runEndpointUsage } from "./0032-run-endpoint-usage.ts";
 import type { Migration } from "./migration.ts";
 import { newestVersion } from "./schema-version.ts";
 
@@ -57,6 +58,7 @@ export const MIGRATIONS: readonly Migration[] = [
   jobIndexes,
   traces,
   sharedPackages,
+  runEndpointUsage,
 ];
 
 export const SCHEMA_VERSION = newestVersion(MIGRATIONS);

@@ -12,8 +12,12 @@ export interface HoldColumns {
   fence: number;
 }
 
-const READ_HELD_RUN =
-  "select org_id, project_id, chain_id, joins from runs where id = $1 and fence = $2 and status = 'running'";
+/** What the calls of a run to the model endpoints have used (`countEndpointUse`). */
+export const ENDPOINT_COLUMNS =
+  "endpoint_calls, endpoint_input_other, endpoint_cache_read, endpoint_cache_creation, endpoint_output";
+
+const READ_HELD_RUN = `select org_id, project_id, chain_id, joins, ${ENDPOINT_COLUMNS} from runs
+  where id = $1 and fence = $2 and status = 'running'`;
 const LOCK_HELD_RUN = `${READ_HELD_RUN} for update`;
 
 /** Locks the row on PostgreSQL. Returns undefined if the turn ended or was taken over. */

@@ -11,7 +11,7 @@ import { type CompletedKey, completeKey, completeKeyWith } from "./idempotency.t
 import { completeJob, type HeldJob, startJob } from "./jobs.ts";
 import { expiredNodeCondition } from "./leases.ts";
 import { jsonTexts, type Op, type Row, refuse, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
-import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
+import { endHarnessRun, insertHarnessRun, type RunColumns, withEndpointTokens } from "./runs.ts";
 
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
@@ -219,9 +219,13 @@ export function* settleHarness(
     status: settle.status,
     checkpoint: p.checkpoint,
   });
-  const entries = p.run === null ? null : yield* endHarnessRun(p.run, dialect);
-  yield* writeRecords(records);
-  return { entries };
+  if (p.run === null) {
+    yield* writeRecords(records);
+    return { entries: null };
+  }
+  const { written, endpoint_use } = yield* endHarnessRun(p.run, dialect);
+  yield* writeRecords(endpoint_use === null ? records : withEndpointTokens(records, p.run.id, endpoint_use));
+  return { entries: written };
 }
 
 const INSERT_PROGRESS =

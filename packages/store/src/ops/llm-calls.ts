@@ -4,8 +4,10 @@
  * replaced when the call ends. A call is admitted while fewer tokens than the limit are counted, so the last call can
  * exceed a limit of tokens.
  */
+import type { LlmCall } from "@backplane/contract";
 import { expiredNodeCondition } from "./leases.ts";
 import { checkedCondition, type Op, type Row, refuse, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { countEndpointUse, type EndpointUse } from "./runs.ts";
 
 const COLUMNS = "id, org_id, project_id, status, deadline, invocation_id, run_id, body";
 
@@ -64,12 +66,15 @@ export function* settleLlmCall(p: {
   uses: { subject: string; period: string; starts: number }[];
   /** Actual minus reserved tokens. */
   tokens: number;
+  /** Null for a call without a run. */
+  run: EndpointUse | null;
 }): Op<boolean> {
   const settled = yield sql(
     `update llm_calls set status = $2, body = $3 where id = $1 and status = 'running' returning id`,
     [p.id, p.status, p.body],
   );
   if (settled.length === 0) return false;
+  if (p.run !== null) yield* countEndpointUse(p.run);
   if (p.tokens === 0) return true;
   for (const { subject, period, starts } of p.uses) {
     yield sql(
@@ -82,8 +87,9 @@ export function* settleLlmCall(p: {
 
 /**
  * Ends running calls that are past their deadline or, with `dead_nodes`, whose gateway has stopped. Their reserved
- * tokens stay counted, because the provider may have used them. The id of the gateway is in the body of a call and has
- * no column, because it is read only here, for the few calls that are running.
+ * tokens stay counted in the budgets, because the provider may have used them. Their runs count the calls without
+ * tokens. The id of the gateway is in the body of a call and has no column, because it is read only here, for the few
+ * calls that are running.
  */
 export function* endLostLlmCalls(
   p: { before: number; dead_nodes: boolean; now: number | null },
@@ -92,10 +98,21 @@ export function* endLostLlmCalls(
   const node = "(llm_calls.body::json->>'node_id')";
   const dead = p.dead_nodes ? `or (${node} is not null ${expiredNodeCondition(dialect, node, "$2")})` : "";
   const lost = yield sql(
-    `update llm_calls set status = 'lost' where status = 'running' and (deadline < $1 ${dead}) returning id`,
+    `update llm_calls set status = 'lost' where status = 'running' and (deadline < $1 ${dead}) returning run_id, body`,
     p.dead_nodes ? [p.before, p.now] : [p.before],
   );
+  const no_tokens = { input_other: 0, input_cache_read: 0, input_cache_creation: 0, output: 0 };
+  const by_run = Map.groupBy(lost.filter(countsForRun), ({ run_id }) => run_id as string);
+  // In the order of the runs, so that two gateways that do this concurrently do not wait for each other.
+  for (const [run_id, calls] of [...by_run].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+    yield* countEndpointUse({ run_id, calls: calls.length, ...no_tokens });
   return lost.length;
+}
+
+function countsForRun({ run_id, body }: Row): boolean {
+  return (
+    run_id !== null && (JSON.parse(body as string) as Pick<LlmCall, "operation">).operation === "generate"
+  );
 }
 
 export function* readLlmCall(org_id: string, id: string): Op<Row | undefined> {

@@ -3,10 +3,11 @@
  * its session, the records.
  */
 
-import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
+import { addTokens, type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
 import { countChildRun } from "./executions.ts";
 import {
+  ENDPOINT_COLUMNS,
   findRunningRun,
   type HoldColumns,
   lockHeldRun,
@@ -19,8 +20,8 @@ import { expiredNodeCondition } from "./leases.ts";
 import { checkedCondition, type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
-const RUN_COLUMNS =
-  "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins, first_entry";
+const RUN_COLUMNS = `id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome,
+  output_entry, fence, joins, first_entry, ${ENDPOINT_COLUMNS}`;
 
 export interface RunColumns {
   id: string;
@@ -34,7 +35,7 @@ export interface RunColumns {
 }
 
 const INSERT_RUN = `insert into runs (${RUN_COLUMNS})
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, null, null, 0, 0, $10) on conflict do nothing`;
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, null, null, 0, 0, $10, 0, 0, 0, 0, 0) on conflict do nothing`;
 const INSERT_RUN_RETURNING = `${INSERT_RUN} returning id`;
 
 /**
@@ -116,18 +117,50 @@ export function* insertHarnessRun(
   ]);
 }
 
-/** If no entry is appended, the message that began the run is recorded as its output entry. */
+/**
+ * If no entry is appended, the message that began the run is recorded as its output entry. `endpoint_use` is null if
+ * the run had ended before.
+ */
 export function* endHarnessRun(
   p: { id: string; status: string; outcome: string; tape: TapeRows | null },
   dialect: SqlDialect,
-): Op<AppendedRows | null> {
+): Op<{ written: AppendedRows | null; endpoint_use: Row | null }> {
   const written = p.tape === null ? null : yield* writeIfIdle(p.tape, dialect);
-  yield sql(
+  const [ended] = yield sql(
     `update runs set status = $2, outcome = $3, output_entry = coalesce($4, first_entry)
-      where id = $1 and status = '${EXECUTING}'`,
+      where id = $1 and status = '${EXECUTING}' returning ${ENDPOINT_COLUMNS}`,
     [p.id, p.status, p.outcome, written?.last_id ?? null],
   );
-  return written;
+  return { written, endpoint_use: ended ?? null };
+}
+
+/** One ended call to a model endpoint, as its run counts it. */
+export interface EndpointUse {
+  run_id: string;
+  calls: number;
+  input_other: number;
+  input_cache_read: number;
+  input_cache_creation: number;
+  output: number;
+}
+
+/** Adds to a run that is running or has ended: the gateway cancels the calls of a harness only after its end. */
+export function* countEndpointUse(use: EndpointUse): Op<void> {
+  yield sql(
+    `update runs set endpoint_calls = endpoint_calls + $2, endpoint_input_other = endpoint_input_other + $3,
+      endpoint_cache_read = endpoint_cache_read + $4, endpoint_cache_creation = endpoint_cache_creation + $5,
+      endpoint_output = endpoint_output + $6 where id = $1`,
+    [use.run_id, use.calls, use.input_other, use.input_cache_read, use.input_cache_creation, use.output],
+  );
+}
+
+/** The event that reports the end of a run contains the tokens of the calls that have ended by then. */
+export function withEndpointTokens(records: ChangeRecordRows, run_id: string, use: Row): ChangeRecordRows {
+  const input =
+    (use.endpoint_input_other as number) +
+    (use.endpoint_cache_read as number) +
+    (use.endpoint_cache_creation as number);
+  return addTokens(records, run_id, input + (use.endpoint_output as number));
 }
 
 function* writeIfIdle(tape: TapeRows, dialect: SqlDialect): Op<AppendedRows | null> {
@@ -151,7 +184,10 @@ export interface EndRun {
 }
 
 /** Null if another gateway owns the run, or it has ended. */
-export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joins: number } | null> {
+export function* endRun(
+  p: EndRun,
+  dialect: SqlDialect,
+): Op<(AppendedRows & { endpoint_use: Row }) | { joins: number } | null> {
   const { run_id } = p.hold;
   const held = yield* lockHeldRun(p.hold, dialect);
   if (held === undefined || held.org_id !== p.org_id) return null;
@@ -165,8 +201,9 @@ export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joi
     p.outcome,
     output_entry,
   ]);
-  yield* writeRecords(p.records);
-  return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
+  yield* writeRecords(withEndpointTokens(p.records, run_id, held));
+  const entries = written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
+  return { ...entries, endpoint_use: held };
 }
 
 /** Adds a message to a turn of another gateway. Null if the run has ended or has no room for more. */

@@ -1,8 +1,9 @@
-import type { LlmCall, LlmCallStatus } from "@backplane/contract";
+import { type LlmCall, type LlmCallStatus, type TokenUsage, tokenUsage } from "@backplane/contract";
 import type { LlmCallStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listLlmCalls, readLlmCall } from "../ops/llm-calls.ts";
 import type { Row } from "../ops/op.ts";
+import type { EndpointUse } from "../ops/runs.ts";
 import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
@@ -33,6 +34,7 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
         body: encodeBody(call, null),
         uses: uses.map(({ subject, period, starts }) => ({ subject, period, starts })),
         tokens,
+        run: toEndpointUse(call),
       }),
     endLost: (before, now) =>
       backend.write("endLostLlmCalls", {
@@ -57,6 +59,27 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
       );
       return toPage(rows, page, (row) => row.id as string, decodeCall);
     },
+  };
+}
+
+/** Providers report any numbers. A sum of runs must stay far below the largest integer of the store and of JavaScript. */
+const MAX_CALL_TOKENS = 1_000_000_000;
+
+/** A count of tokens is not a model call, and costs none. */
+function toEndpointUse({ run_id, operation, usage }: LlmCall): EndpointUse | null {
+  if (run_id === null || operation !== "generate") return null;
+  const reported = usage ?? tokenUsage();
+  const count = (field: keyof TokenUsage) => {
+    const tokens = reported[field];
+    return Number.isSafeInteger(tokens) && tokens > 0 ? Math.min(tokens, MAX_CALL_TOKENS) : 0;
+  };
+  return {
+    run_id,
+    calls: 1,
+    input_other: count("input_other"),
+    input_cache_read: count("input_cache_read"),
+    input_cache_creation: count("input_cache_creation"),
+    output: count("output"),
   };
 }
 

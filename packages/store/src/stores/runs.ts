@@ -2,7 +2,7 @@
  * A run is stored as the columns that are searched or updated, the JSON text `body` with the other fields, and the JSON
  * text `outcome`, which is written at the end.
  */
-import type { Run } from "@backplane/contract";
+import { addTokenUsage, type Run, tokenUsage } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readHeldRun } from "../ops/holds.ts";
@@ -60,8 +60,10 @@ export function createRunStore(backend: Backend): RunStore {
         tape: tape === null ? null : encodeTape(tape),
         records: encodeRecords(records),
       });
-      if (ended !== null && "last_id" in ended && records.events !== undefined) backend.notifyAppended();
-      return ended;
+      if (ended === null || !("last_id" in ended)) return ended;
+      if (records.events !== undefined) backend.notifyAppended();
+      const { endpoint_use, ...entries } = ended;
+      return { ...entries, ...addEndpointUse(end, endpoint_use) };
     },
     join: (run_id, max_joins, tape, once) =>
       backend.write("joinRun", {
@@ -168,5 +170,24 @@ function decodeRun(row: Row): RunRow {
 
 function publicRun(row: Row): Run {
   const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...run } = decodeRun(row);
-  return run;
+  return { ...run, ...addEndpointUse(run, row) };
+}
+
+/**
+ * Only for readers: a gateway that continues a run needs what its own loop has used, and adds to that.
+ */
+function addEndpointUse(
+  { usage, iterations }: Pick<Run, "usage" | "iterations">,
+  row: Row,
+): Pick<Run, "usage" | "iterations"> {
+  const used = tokenUsage({
+    input_other: row.endpoint_input_other as number,
+    input_cache_read: row.endpoint_cache_read as number,
+    input_cache_creation: row.endpoint_cache_creation as number,
+    output: row.endpoint_output as number,
+  });
+  return {
+    usage: addTokenUsage(usage, used),
+    iterations: iterations + (row.endpoint_calls as number),
+  };
 }

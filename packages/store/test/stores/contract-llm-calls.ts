@@ -1,7 +1,10 @@
-import type { LlmCall } from "@backplane/contract";
-import type { LlmBudgetUse, Scope, Store } from "@backplane/ports";
+import { type LlmCall, tokenUsage } from "@backplane/contract";
+import type { LlmBudgetUse, RunRow, Scope, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { holdOf, sampleEnd, sampleRun, tape } from "../support/sample-runs.ts";
+import { freshKey, newChain, newSession, start } from "../support/sample-sessions.ts";
+import { ids, sampleEvent, sampleExecution, sampleInvocation, sampleSettlement } from "../support/samples.ts";
 import { freshOrg } from "../support/subject.ts";
 
 let sample_count = 0;
@@ -113,6 +116,111 @@ export function llmCallCases(store: () => Store): void {
     await expect(llm_calls.open(sampleCall(scope), 1, [next], 1, "node_a")).rejects.toMatchObject({
       code: "llm.budget_exceeded",
     });
+  });
+
+  const USAGE = { input_other: 100, input_cache_read: 20, input_cache_creation: 3, output: 7 };
+  const startRun = async () => {
+    const key = freshKey();
+    await store().sessions.create(newSession(key), newChain(), [start], {});
+    const run = sampleRun(key);
+    await store().runs.start(run, tape(key, "hello"), 1, {});
+    return { key, scope: key.scope, run };
+  };
+  const openHarnessRun = async () => {
+    const key = freshKey();
+    await store().sessions.create(newSession(key), newChain(), [start], {});
+    const row = sampleInvocation({
+      ...key.scope,
+      export_kind: "harness",
+      execution_id: ids.next("execution"),
+      run_id: ids.next("run"),
+      harness_run: { workspace: "default" },
+    });
+    const run = sampleRun(key, { id: row.run_id! });
+    await store().invocations.open(row, {
+      execution: sampleExecution(row, { run_id: run.id }),
+      run: { row: run, own_entries: 1 },
+      tape: tape(key, "fix it"),
+      records: {},
+    });
+    const end = () =>
+      store().invocations.settleHarness(row.id, row.fence, sampleSettlement(), endOf(key.scope, run, 0), {
+        execution_id: row.execution_id,
+        checkpoint: null,
+        run: { id: run.id, end: sampleEnd({ usage: tokenUsage(), iterations: 0 }), tape: null },
+      });
+    return { scope: key.scope, run, end };
+  };
+  const endOf = (scope: Scope, { id }: RunRow, tokens: number) => ({
+    events: [
+      sampleEvent(id, { scope, subject: { kind: "run", id }, summary: { status: "completed", tokens } }),
+      sampleEvent("other", { scope, summary: { tokens: 1 } }),
+    ],
+  });
+  const makeCall = async (scope: Scope, fields: Partial<LlmCall>, ending: Partial<LlmCall> | null) => {
+    const call = sampleCall(scope, fields);
+    await store().llm_calls.open(call, 1, [], 0, "node_a");
+    if (ending === null) return call;
+    const settle = () => store().llm_calls.settle({ ...call, status: "succeeded", ...ending }, [], 0);
+    expect(new Set(await Promise.all([settle(), settle()]))).toEqual(new Set([true, false]));
+    return call;
+  };
+  const readTokens = async (scope: Scope) =>
+    (await store().outbox.read(0, 100, scope)).map(({ summary }) => summary.tokens);
+
+  test("adds each ended model call to its run once, concurrently and after the end of the run", async () => {
+    const { scope, run, end } = await openHarnessRun();
+    const usage = tokenUsage(USAGE);
+    await Promise.all(Array.from({ length: 5 }, () => makeCall(scope, { run_id: run.id }, { usage })));
+    await makeCall(scope, { run_id: run.id }, { status: "cancelled" });
+    await makeCall(scope, { run_id: run.id, operation: "count_tokens" }, { usage });
+    await makeCall(scope, {}, { usage });
+    const late = await makeCall(scope, { run_id: run.id }, null);
+    const expected = tokenUsage({
+      input_other: 500,
+      input_cache_read: 100,
+      input_cache_creation: 15,
+      output: 35,
+    });
+    const { runs, llm_calls } = store();
+    expect(await runs.get(scope, run.id)).toMatchObject({ usage: expected, iterations: 6 });
+    await end();
+    expect(await runs.get(scope, run.id)).toMatchObject({ usage: expected, iterations: 6 });
+    expect(await readTokens(scope)).toEqual([650, 1]);
+    await llm_calls.settle({ ...late, status: "cancelled", usage: tokenUsage({ output: 4 }) }, [], 0);
+    const { items } = await runs.list(scope, {}, { limit: 5 });
+    expect(items).toMatchObject([{ id: run.id, usage: { output: 39, total: 654 }, iterations: 7 }]);
+  });
+
+  test("adds model calls to what a turn has used itself, and reports the sum at its end", async () => {
+    const { key, scope, run } = await startRun();
+    await makeCall(scope, { run_id: run.id }, { usage: tokenUsage(USAGE) });
+    // A gateway that takes over a turn must not count these calls as the turn's own.
+    const claimed = await store().runs.claimOrphans(ids.next("node"), Date.now(), 1_000);
+    const held = claimed.find(({ id }) => id === run.id)!;
+    expect(held).toMatchObject({ usage: tokenUsage(), iterations: 0 });
+    const own = sampleEnd({ usage: tokenUsage({ output: 1 }), iterations: 2 });
+    const ended = await store().runs.end(scope, holdOf(held), 0, own, null, endOf(scope, run, 1));
+    const total = { usage: tokenUsage({ ...USAGE, output: 8 }), iterations: 3 };
+    expect(ended).toMatchObject(total);
+    expect(await store().runs.get(scope, run.id)).toMatchObject(total);
+    expect(await readTokens(key.scope)).toEqual([131, 1]);
+  });
+
+  test("counts a lost model call for its run, and no usage that is not a number of tokens", async () => {
+    const { scope, run } = await startRun();
+    const fields = { run_id: run.id };
+    await makeCall(scope, fields, null);
+    await makeCall(scope, { ...fields, operation: "count_tokens" }, null);
+    await store().llm_calls.endLost(1_500, null);
+    expect(await store().runs.get(scope, run.id)).toMatchObject({ usage: tokenUsage(), iterations: 1 });
+    const invalid = { input_other: -5, input_cache_read: 0.5, input_cache_creation: "9", output: 1e300 };
+    await makeCall(scope, fields, { usage: invalid as unknown as LlmCall["usage"] });
+    const huge = tokenUsage({ output: Number.MAX_SAFE_INTEGER });
+    await makeCall(scope, fields, { usage: huge });
+    await makeCall(scope, fields, { usage: huge });
+    const { usage, iterations } = (await store().runs.get(scope, run.id))!;
+    expect([usage.total, iterations]).toEqual([2_000_000_000, 4]);
   });
 
   test("marks running calls as lost after their deadline", async () => {

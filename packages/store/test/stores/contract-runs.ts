@@ -42,7 +42,10 @@ export function runCases(store: () => Store): void {
       ),
     );
     const winner = ends.findIndex((end) => end !== null);
-    expect(ends.filter((end) => end !== null)).toEqual([{ chain_id: head, first_id: 4, last_id: 5 }]);
+    const { usage, iterations } = sampleEnd({ iterations: winner });
+    expect(ends.filter((end) => end !== null)).toEqual([
+      { chain_id: head, first_id: 4, last_id: 5, usage, iterations },
+    ]);
     expect(await store().runs.get(scope, run.id)).toEqual({
       ...public_run,
       ...sampleEnd({ iterations: winner }),
@@ -93,7 +96,8 @@ export function runCases(store: () => Store): void {
     await store().runs.start(run, tape(key, "hello"), 1, {});
     const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
     const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, records(key, "failed"));
-    expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0 });
+    const { usage, iterations } = failed;
+    expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0, usage, iterations });
     expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
     expect(await readTape(key)).toEqual(["2 hello"]);
 

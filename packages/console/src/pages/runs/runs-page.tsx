@@ -193,8 +193,8 @@ function runFields(run: Run) {
     ],
     ["Started by", `${run.requested_by} (${run.trigger})`],
     ["Strategy", harness === undefined ? run.strategy : null],
-    ["Model calls", harness === undefined ? String(run.iterations) : null],
-    ["Tokens", harness === undefined ? `${usage.input} in, ${usage.output} out` : null],
+    ["Model calls", String(run.iterations)],
+    ["Tokens", `${usage.input} in, ${usage.output} out`],
     [
       "Harness call",
       harness === undefined ? null : (
