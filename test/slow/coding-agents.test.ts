@@ -1,13 +1,23 @@
 /** The published Codex and OpenCode as harnesses, in the sandbox, with a scripted model behind the gateway's endpoints. */
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Approval, Block, Invocation, Run } from "@backplane/contract";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { installAgent } from "../support/agent-programs.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
 import {
+  AGENT_MODEL_USAGE,
   type AgentModel,
   type AgentModelRequest,
   startAgentModel,
@@ -17,31 +27,25 @@ import { verifies } from "../support/verifies.ts";
 
 const INSTALL_MS = 600_000;
 const LIMIT_MS = 180_000;
-/** OpenCode uses about 600 MB, which is more than a sandbox has by default. */
-const MEMORY_BYTES = 1024 * 1024 * 1024;
+const GIB = 1024 ** 3;
 
+const NOBODY = 65_534;
+
+let programs: Record<string, string>;
 let gateway: TestGateway;
 let model: AgentModel;
 const workspace = mkdtempSync(join(tmpdir(), "backplane-agents-"));
 const notes = join(workspace, "notes.txt");
 
 beforeAll(async () => {
-  const programs = { codex: await installAgent("codex"), opencode: await installAgent("opencode") };
+  programs = { codex: await installAgent("codex"), opencode: await installAgent("opencode") };
   model = await startAgentModel();
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(
-    join(home, "backplane.toml"),
-    `[sandbox.package_limits."backplane/opencode"]\nmemory_bytes = ${MEMORY_BYTES}\n`,
-  );
+  // OpenCode uses about 600 MB, which is more than a sandbox has by default.
+  writeConfiguration(home, GIB);
   gateway = await startTestGateway({ home });
-  const config = { base_url: model.base_url, model: "scripted", timeout_s: 600, allow_private: true };
-  await gateway.http("POST", "/api/llm-providers", { id: "main", plugin: "llm-openai", config });
-  await gateway.http("PATCH", "/api/llm-providers/active", { name: "main" });
-  await install("hello-tool");
-  for (const [name, folder] of Object.entries(programs)) {
-    const mounts = ["--mount", `${folder}:/opt/${name}`, "--mount", `${workspace}:/workspace:rw`];
-    await install(name, ...mounts, "--config", JSON.stringify({ model: "main/scripted" }));
-  }
+  await installAgents(gateway, workspace);
+  await install(gateway, "hello-tool");
 }, INSTALL_MS);
 afterAll(async () => {
   await gateway?.dispose();
@@ -63,8 +67,25 @@ beforeEach(() => {
   model.requests.length = 0;
 });
 
-async function install(name: string, ...flags: string[]): Promise<void> {
-  const { code, stderr } = await gateway.cli(
+function writeConfiguration(home: string, memory_bytes: number): void {
+  writeFileSync(
+    join(home, "backplane.toml"),
+    `[sandbox.package_limits."backplane/opencode"]\nmemory_bytes = ${memory_bytes}\n`,
+  );
+}
+
+async function installAgents(target: TestGateway, folder: string): Promise<void> {
+  const config = { base_url: model.base_url, model: "scripted", timeout_s: 600, allow_private: true };
+  await target.http("POST", "/api/llm-providers", { id: "main", plugin: "llm-openai", config });
+  await target.http("PATCH", "/api/llm-providers/active", { name: "main" });
+  for (const [name, program] of Object.entries(programs)) {
+    const mounts = ["--mount", `${program}:/opt/${name}`, "--mount", `${folder}:/workspace:rw`];
+    await install(target, name, ...mounts, "--config", JSON.stringify({ model: "main/scripted" }));
+  }
+}
+
+async function install(target: TestGateway, name: string, ...flags: string[]): Promise<void> {
+  const { code, stderr } = await target.cli(
     "plugin",
     "install",
     resolve("examples", name),
@@ -83,26 +104,40 @@ async function converse(
   text: string,
   response: Answer = "approve",
 ): Promise<{ run: Run; approvals: Approval[] }> {
+  const id = await startRun(gateway, session_id, harness, text);
+  return await finish(gateway, id, response);
+}
+
+async function startRun(
+  target: TestGateway,
+  session_id: string,
+  harness: string | null,
+  text: string,
+): Promise<string> {
   const body = {
     session_id,
     input: { text },
     ...(harness === null ? {} : { harness: { export_id: harness } }),
   };
-  const started = await gateway.http<Run>("POST", "/v1/runs", body);
+  const started = await target.http<Run>("POST", "/v1/runs", body);
   expect(started).toMatchObject({ status: 202 });
-  return await finish(started.body.id, response);
+  return started.body.id;
 }
 
-async function finish(id: string, response: Answer): Promise<{ run: Run; approvals: Approval[] }> {
+async function finish(
+  target: TestGateway,
+  id: string,
+  response: Answer,
+): Promise<{ run: Run; approvals: Approval[] }> {
   const approvals: Approval[] = [];
   let run: Run | null = null;
   await eventually(
     async () => {
-      for (const approval of await pendingApprovals()) {
+      for (const approval of await pendingApprovals(target)) {
         approvals.push(approval);
-        await gateway.http("POST", `/v1/approvals/${approval.id}:answer`, { response });
+        await target.http("POST", `/v1/approvals/${approval.id}:answer`, { response });
       }
-      run = (await gateway.http<Run>("GET", `/v1/runs/${id}`)).body;
+      run = (await target.http<Run>("GET", `/v1/runs/${id}`)).body;
       return run.status !== "running";
     },
     LIMIT_MS,
@@ -111,15 +146,25 @@ async function finish(id: string, response: Answer): Promise<{ run: Run; approva
   return { run: run!, approvals };
 }
 
-async function pendingApprovals(): Promise<Approval[]> {
-  return (await gateway.http<{ items: Approval[] }>("GET", "/v1/approvals?status=pending")).body.items;
+async function pendingApprovals(target: TestGateway): Promise<Approval[]> {
+  return (await target.http<{ items: Approval[] }>("GET", "/v1/approvals?status=pending")).body.items;
 }
 
-async function nextApproval(after?: string): Promise<Approval> {
+/** A model call is added to its run when it is settled, which may be after the end of the run. */
+async function expectUsage(run: Run, calls: number): Promise<void> {
+  const { prompt_tokens, completion_tokens } = AGENT_MODEL_USAGE;
+  const usage = { input: calls * prompt_tokens, output: calls * completion_tokens };
+  await expect
+    .poll(async () => (await gateway.http<Run>("GET", `/v1/runs/${run.id}`)).body)
+    .toMatchObject({ iterations: calls, usage });
+}
+
+async function nextApproval(session: string, after?: string): Promise<Approval> {
   let approval: Approval | undefined;
   await eventually(
     async () => {
-      approval = (await pendingApprovals()).find(({ id }) => id !== after);
+      const pending = await pendingApprovals(gateway);
+      approval = pending.find(({ id, session_id }) => session_id === session && id !== after);
       return approval !== undefined;
     },
     LIMIT_MS,
@@ -176,12 +221,16 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
     async () => {
       // OpenCode refuses to overwrite a file that it has not read.
       const read = name === "opencode" ? [use("read", { filePath: "/workspace/notes.txt" })] : [];
-      const task = [command("echo done > other.txt"), ...read, edit];
+      const task = [command("echo done > other.txt && env > environment.txt"), ...read, edit];
       const { run, approvals } = await converse(name, name, ["Edit the notes.", ...task].join("\n"));
       const content = `I made ${task.length} calls.`;
       expect(run).toMatchObject({ status: "completed", error: null, output: { content } });
       expect(readFileSync(notes, "utf8")).toBe("edited line\n");
       expect(readFileSync(join(workspace, "other.txt"), "utf8")).toBe("done\n");
+      // The commands of an agent inherit its environment without the token.
+      const environment = readFileSync(join(workspace, "environment.txt"), "utf8");
+      expect(environment).toContain("HOME=");
+      expect(environment).not.toContain("vai_dlg_");
       expect(approvals.map(({ tool, session_id }) => ({ tool, session_id }))).toEqual([
         { tool: "harness_action", session_id: name },
         { tool: "harness_action", session_id: name },
@@ -211,6 +260,10 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       expect((await gateway.http<{ items: unknown[] }>("GET", path)).body.items).toHaveLength(
         task.length + 1,
       );
+      await expectUsage(run, task.length + 1);
+      const { stdout } = await gateway.cli("run", "show", run.id);
+      expect(stdout).toMatch(new RegExp(`model_calls: +${task.length + 1}\n`));
+      expect(stdout).toMatch(/tokens: +\d+ in, \d+ out\n/);
     },
     LIMIT_MS,
   );
@@ -248,20 +301,64 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
 }
 
 test(
-  "a harness continues from the conversation after the gateway has crashed",
+  "Codex and OpenCode continue from the conversation after the gateway has crashed",
   async () => {
-    const { command } = AGENTS.codex;
-    const text = [command("echo one >> notes.txt"), command("echo two >> notes.txt")].join("\n");
-    const body = { session_id: "crash", input: { text }, harness: { export_id: "codex" } };
-    const { id } = (await gateway.http<Run>("POST", "/v1/runs", body)).body;
-    const first = await nextApproval();
-    await gateway.http("POST", `/v1/approvals/${first.id}:answer`, { response: "approve" });
-    await nextApproval(first.id);
+    const runs = await Promise.all(
+      Object.entries(AGENTS).map(async ([name, { command }]) => {
+        const file = join(workspace, `${name}-lines.txt`);
+        writeFileSync(file, "");
+        // The second process may have another user than the first.
+        chmodSync(file, 0o666);
+        const lines = ["one", "two"].map((line) => command(`echo ${line} >> ${name}-lines.txt`));
+        const session = `${name}-crash`;
+        const id = await startRun(gateway, session, name, ["Write two lines.", ...lines].join("\n"));
+        const first = await nextApproval(session);
+        await gateway.http("POST", `/v1/approvals/${first.id}:answer`, { response: "approve" });
+        await nextApproval(session, first.id);
+        return { id, file };
+      }),
+    );
     await gateway.kill9();
     gateway = await startTestGateway({ home: gateway.home });
-    const { run } = await finish(id, "approve");
-    expect(run).toMatchObject({ status: "completed", error: null, output: { content: "I made 2 calls." } });
-    expect(readFileSync(notes, "utf8")).toBe("first line\none\ntwo\n");
+    for (const { id, file } of runs) {
+      const { run } = await finish(gateway, id, "approve");
+      const content = "I made 2 calls.";
+      expect(run).toMatchObject({ status: "completed", error: null, output: { content } });
+      expect(readFileSync(file, "utf8")).toBe("one\ntwo\n");
+      // Two calls before the crash and two after it.
+      await expectUsage(run, 4);
+    }
+  },
+  2 * LIMIT_MS,
+);
+
+test.runIf(process.getuid!() === 0)(
+  "the gateway of an ordinary user hosts Codex and OpenCode on a folder that only this user can write to",
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), "backplane-ordinary-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const [home, project] = [join(folder, "home"), join(folder, "project")];
+    for (const each of [home, project]) mkdirSync(each, { mode: 0o700 });
+    // Without cgroups the limit counts what a process reserves, and OpenCode reserves more than 4 GiB.
+    writeConfiguration(home, 8 * GIB);
+    for (const each of [folder, home, join(home, "backplane.toml"), project]) chownSync(each, NOBODY, NOBODY);
+    const user = { uid: NOBODY, gid: NOBODY };
+    const env = { PATH: "/usr/bin:/bin", HOME: folder, TMPDIR: folder };
+    const ordinary = await startTestGateway({ home, user, env });
+    onTestFinished(() => ordinary.dispose());
+    await installAgents(ordinary, project);
+    await Promise.all(
+      Object.entries(AGENTS).map(async ([name, { command }]) => {
+        const text = command(`echo ${name} > ${name}.txt`);
+        const id = await startRun(ordinary, name, name, text);
+        const { run } = await finish(ordinary, id, "approve");
+        const content = "I made 1 calls.";
+        expect(run).toMatchObject({ status: "completed", error: null, output: { content } });
+        const file = join(project, `${name}.txt`);
+        expect(readFileSync(file, "utf8")).toBe(`${name}\n`);
+        expect(statSync(file).uid).toBe(NOBODY);
+      }),
+    );
   },
   2 * LIMIT_MS,
 );

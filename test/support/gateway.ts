@@ -50,6 +50,8 @@ export interface GatewayOptions {
   /** Default: any free port. */
   port?: number;
   env?: Record<string, string>;
+  /** Runs the gateway and its commands. The home must be theirs, and `env` name a HOME and TMPDIR that they may use. */
+  user?: { uid: number; gid: number };
 }
 
 export async function startTestGateway(options: GatewayOptions = {}): Promise<TestGateway> {
@@ -61,6 +63,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
     [...OWN_HEAP_FLAGS, CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
     {
       env,
+      ...options.user,
       stdio: ["ignore", "pipe", "pipe"],
     },
   );
@@ -99,7 +102,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
       };
     },
     async cli(...args) {
-      const result = await runCli(args, env);
+      const result = await runCli(args, env, options.user);
       searchText(`the output of ${args.join(" ")}`, result.stdout + result.stderr, searched);
       return result;
     },
@@ -125,12 +128,16 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   return gateway;
 }
 
-export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResult> {
+export function runCli(
+  args: string[],
+  env: NodeJS.ProcessEnv,
+  user?: GatewayOptions["user"],
+): Promise<CliResult> {
   return new Promise((done) => {
     const child = execFile(
       process.execPath,
       [CLI, ...args],
-      { env, maxBuffer: 32 << 20 },
+      { env, ...user, maxBuffer: 32 << 20 },
       (_error, stdout, stderr) => {
         done({ code: child.exitCode ?? -1, stdout, stderr });
       },

@@ -1,6 +1,7 @@
 /**
  * A model for coding agents, with OpenAI's chat protocol. It takes the last user message that has lines `use TOOL {…}`,
- * makes the call of each such line, one per request, and then reports how many calls it made.
+ * makes the call of each such line, one per request, and then reports how many calls it made. Results in the text of
+ * that message count too: OpenCode gets an earlier conversation as one message.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -19,6 +20,10 @@ export interface AgentModel {
 
 const USE = /^use \w+ \{/m;
 const USES = /^use (\w+) (\{.*\})$/gm;
+const RESULT = /^Result: /gm;
+
+/** What each request costs. */
+export const AGENT_MODEL_USAGE = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 
 export async function startAgentModel(): Promise<AgentModel> {
   const requests: AgentModelRequest[] = [];
@@ -33,8 +38,10 @@ export async function startAgentModel(): Promise<AgentModel> {
     };
     requests.push({ messages, tools: tools.map((tool) => tool.function.name) });
     const last = messages.findLastIndex(({ role, content }) => role === "user" && USE.test(textOf(content)));
-    const completed = messages.slice(Math.max(last, 0)).filter(({ role }) => role === "tool").length;
-    const wanted = [...textOf(messages[last]?.content).matchAll(USES)];
+    const results = messages.slice(Math.max(last, 0)).filter(({ role }) => role === "tool").length;
+    const task = textOf(messages[last]?.content);
+    const completed = results + [...task.matchAll(RESULT)].length;
+    const wanted = [...task.matchAll(USES)];
     response.writeHead(200, { "content-type": "text/event-stream" });
     const [, name, args] = wanted[completed] ?? [];
     if (name === undefined) send(response, { content: `I made ${completed} calls.` }, "stop");
@@ -43,6 +50,7 @@ export async function startAgentModel(): Promise<AgentModel> {
       send(response, { content: `Step ${completed + 1}. ` });
       send(response, { tool_calls: [call] }, "tool_calls");
     }
+    response.write(`data: ${JSON.stringify({ ...CHUNK, choices: [], usage: AGENT_MODEL_USAGE })}\n\n`);
     response.end("data: [DONE]\n\n");
   };
   const server = createServer((request, response) => void respond(request, response));
@@ -65,7 +73,9 @@ export function textOf(content: unknown): string {
   return parts.map(({ text = "" }) => text).join("\n");
 }
 
+const CHUNK = { id: "c", object: "chat.completion.chunk" };
+
 function send(response: ServerResponse, delta: object, finish_reason: string | null = null): void {
-  const chunk = { id: "c", object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }] };
+  const chunk = { ...CHUNK, choices: [{ index: 0, delta, finish_reason }] };
   response.write(`data: ${JSON.stringify(chunk)}\n\n`);
 }
