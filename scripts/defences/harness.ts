@@ -385,4 +385,20 @@ export const HARNESS_DEFENCES: Mutant[] = [
     tests: RESUME_TESTS,
     only: "after its process died",
   },
+  {
+    defence: "harness: the commands of Codex do not inherit the token",
+    file: "examples/codex/src/codex.ts",
+    from: '["shell_environment_policy.exclude", [TOKEN_VARIABLE]],',
+    to: "",
+    tests: ["examples/codex/test/codex.test.ts"],
+    only: "points Codex at the gateway",
+  },
+  {
+    defence: "harness: the commands of OpenCode do not inherit the token",
+    file: "examples/opencode/src/opencode.ts",
+    from: "OPENCODE_CONFIG: file,",
+    to: "OPENCODE_CONFIG: file, OPENCODE_CONFIG_CONTENT: JSON.stringify(settings),",
+    tests: ["examples/opencode/test/opencode.test.ts"],
+    only: "keeps the token out of the environment",
+  },
 ];

@@ -218,6 +218,8 @@ test("points Codex at the gateway, and at its tools only with the scope for them
   expect(settings).toContain(
     'mcp_servers={ backplane = { url = "http://127.0.0.1:7420/mcp", bearer_token_env_var = "BACKPLANE_TOKEN" } }',
   );
+  // Codex gets the token in a variable, which its commands must not inherit.
+  expect(settings).toContain('shell_environment_policy.exclude=["BACKPLANE_TOKEN"]');
   expect(settings).toContain('projects={ "/workspace" = { trust_level = "untrusted" } }');
   const gateway_without_scopes = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
   expect(buildSettings({ gateway: gateway_without_scopes }, "m", "/workspace")).toContain("mcp_servers={  }");

@@ -268,7 +268,10 @@ export function buildSettings(
   };
 }
 
-function buildEnvironment(call: HarnessCall, settings: object): Record<string, string> {
+export function buildEnvironment(
+  call: Pick<HarnessCall, "context">,
+  settings: object,
+): Record<string, string> {
   const home = call.context.scratch_dir ?? fail("OpenCode needs a scratch folder.");
   const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
   const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];

@@ -85,7 +85,9 @@ export async function startServer(
 }
 
 function describeExit(code: number | null, signal: string | null): string {
-  if (signal === "SIGKILL") return "it was killed, perhaps because it exceeded its memory limit";
+  // Without cgroups an allocation above the limit fails, and OpenCode aborts.
+  if (signal === "SIGKILL" || signal === "SIGABRT")
+    return "it was killed, perhaps because it exceeded its memory limit";
   return signal ?? `exit code ${code}`;
 }
 

@@ -1,12 +1,12 @@
 /** The parts of the harness without a running OpenCode, with events that OpenCode 1.18.33 sent. */
 import { hash } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
 import { expect, onTestFinished, test } from "vitest";
-import { buildSettings, Turn } from "../src/opencode.ts";
-import { readEvents, type ServerEvent } from "../src/server.ts";
+import { buildEnvironment, buildSettings, Turn } from "../src/opencode.ts";
+import { readEvents, type ServerEvent, startServer } from "../src/server.ts";
 import { describeHistory, type MessagePart } from "../src/transcript.ts";
 import { verifyProgram } from "../src/verify-program.ts";
 
@@ -177,6 +177,26 @@ test("points OpenCode at the gateway, and at its tools only with the scope for t
   const gateway_without_scopes = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
   const settings = buildSettings({ gateway: gateway_without_scopes, context }, "m", "never");
   expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
+});
+
+test("keeps the token out of the environment, which the commands of OpenCode inherit", () => {
+  const scratch_dir = mkdtempSync(join(tmpdir(), "opencode-scratch-"));
+  onTestFinished(() => rmSync(scratch_dir, { recursive: true }));
+  const environment = buildEnvironment({ context: { scratch_dir } } as never, { apiKey: "vai_dlg_1" });
+  expect(JSON.stringify(environment)).not.toContain("vai_dlg_1");
+  const file = environment.OPENCODE_CONFIG!;
+  expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ apiKey: "vai_dlg_1" });
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+});
+
+test("suspects the memory limit when OpenCode is killed or aborts", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "opencode-killed-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const program = join(folder, "opencode");
+  for (const signal of ["KILL", "ABRT"]) {
+    writeFileSync(program, `#!/bin/sh\nkill -${signal} $$\n`, { mode: 0o755 });
+    await expect(startServer(program, folder, {})).rejects.toThrow("exceeded its memory limit");
+  }
 });
 
 test("accepts only the program that the binding specifies", async () => {

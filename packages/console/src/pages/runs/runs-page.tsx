@@ -179,7 +179,7 @@ function Text({ title, text }: { title: string; text: string }) {
   );
 }
 
-function runFields(run: Run) {
+export function runFields(run: Run) {
   const { session_id, workspace, usage, error, harness } = run;
   const search = workspace === "default" ? {} : { workspace };
   return [
