@@ -17,14 +17,17 @@ const RIGHTS_TESTS = ["packages/registry/test/bindings/rights.test.ts"];
 const PICK_BINDING_TESTS = ["packages/registry/test/bindings/pick-binding.test.ts"];
 const UPGRADE_TESTS = ["packages/registry/test/bindings/upgrade.test.ts"];
 const BOUND_SECRETS_TESTS = ["packages/registry/test/bindings/bound-secrets.test.ts"];
+const REQUESTED = "packages/registry/src/bindings/requested-settings.ts";
+const REQUESTED_TESTS = ["packages/registry/test/bindings/requested-settings.test.ts"];
+const MOVE_TESTS = ["packages/registry/test/bindings/move-binding.test.ts"];
 const PRECEDENCE_TESTS = ["packages/door/test/tools/precedence.test.ts"];
 
 export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a patch keeps the config if it does not contain one",
-    file: PLAN,
-    from: "config: body.config ?? carried.config",
-    to: "config: body.config ?? {}",
+    file: REQUESTED,
+    from: "resolve(config, before.config, carried.config)",
+    to: "config ?? {}",
     tests: UPGRADE_TESTS,
   },
   {
@@ -357,6 +360,76 @@ export const BINDING_MUTANTS: Mutant[] = [
     from: '(narrowed.network === "none" ? limited : withheld).push("network");',
     to: 'withheld.push("network");',
     tests: UPGRADE_TESTS,
+  },
+  {
+    defence: "move: settings that are sent back are not chosen for the new version",
+    file: PLAN,
+    from: "      !is_move || is_rollback || restates,",
+    to: "      true,",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "move: a rollback restores settings that the binding has again",
+    file: PLAN,
+    from: "      !is_move || is_rollback || restates,",
+    to: "      !is_move || restates,",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "move: the settings of an upgrade are chosen",
+    file: PLAN,
+    from: "{ restates: true, grants }",
+    to: "{ grants }",
+    tests: MOVE_TESTS,
+  },
+  {
+    defence: "move: trust that is sent back is dropped",
+    file: REQUESTED,
+    from: "return kept_value === undefined ? [] : [[name, kept_value]];",
+    to: "return [[name, kept_value ?? value]];",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "move: the fields of permissions are compared one by one",
+    file: REQUESTED,
+    from: "if (!isObject(value) || !isObject(old_value)) return",
+    to: "if (true as boolean) return",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "move: secrets that are sent back do not go to another server",
+    file: REQUESTED,
+    from: "resolve(secrets, before.secrets, carried.secrets)",
+    to: "secrets ?? carried.secrets",
+    tests: MOVE_TESTS,
+  },
+  {
+    defence: "move: headers that are sent back do not go to another server",
+    file: REQUESTED,
+    from: "resolve(config, before.config, carried.config)",
+    to: "config ?? carried.config",
+    tests: MOVE_TESTS,
+  },
+  {
+    defence: "move: what a request changes by name is chosen",
+    file: REQUESTED,
+    from: "set: applyChanges(resolve(policy ?? {}, before.policy, {}), changes?.policy)",
+    to: "set: resolve(policy ?? {}, before.policy, {})",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "binding: null in a change removes a setting",
+    file: REQUESTED,
+    from: "merged.filter(([, value]) => value !== null)",
+    to: "merged.filter(([, value]) => value !== undefined)",
+    tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "binding: a user does not remove a limit of a share by a change",
+    file: PLAN,
+    from: "body.policy !== undefined || body.changes?.policy !== undefined",
+    to: "body.policy !== undefined",
+    tests: REQUESTED_TESTS,
   },
   {
     defence: "names: workspace tools come before core tools",

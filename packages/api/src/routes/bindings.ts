@@ -186,7 +186,8 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/plugin-bindings/{id}",
       operation_id: "patchBinding",
       summary: "Change a binding",
-      description: "Takes effect with the next call; calls in flight finish with the old generation.",
+      description:
+        "Takes effect with the next call; calls in flight finish with the old generation. config, secrets and policy are replaced as a whole, changes sets or removes single settings; absent fields are kept.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,

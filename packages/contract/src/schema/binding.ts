@@ -101,6 +101,19 @@ export const BindingCreateSchema = z.strictObject({
   policy: BindingPolicySchema.optional(),
 });
 
+const BindingPolicyChangesSchema = z.strictObject(
+  Object.fromEntries(
+    Object.entries(BindingPolicySchema.shape).map(([name, schema]) => [
+      name,
+      schema.unwrap().nullable().optional(),
+    ]),
+  ) as {
+    [K in keyof typeof BindingPolicySchema.shape]: z.ZodOptional<
+      z.ZodNullable<ReturnType<(typeof BindingPolicySchema.shape)[K]["unwrap"]>>
+    >;
+  },
+);
+
 /** config, secrets and policy are replaced as a whole. An absent field is kept. */
 export const BindingPatchSchema = z.strictObject({
   package_version: VersionSchema.optional(),
@@ -109,6 +122,15 @@ export const BindingPatchSchema = z.strictObject({
   status: z.enum(["active", "disabled"]).optional(),
   rollout: RolloutSchema.optional(),
   policy: BindingPolicySchema.optional(),
+  changes: z
+    .strictObject({
+      policy: BindingPolicyChangesSchema.optional(),
+      secrets: z.record(SlotSchema, SecretRefSchema.nullable()).optional(),
+    })
+    .optional()
+    .describe(
+      "Single fields of the policy and single secrets: null removes one, and all others are kept. With package_version, a value in config, secrets or policy that equals the current one was chosen for the old version, and a value here is chosen for the new one.",
+    ),
 });
 
 const HeldPermissionSchema = z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"]);

@@ -30,6 +30,7 @@ import { type CredentialMoves, carrySettings, withholdPermissions } from "./move
 import { isServer, type NameAuthority } from "./name-authority.ts";
 import { requireClassAccess, requireHostAccess, requireMountAccess } from "./host-access.ts";
 import { requireBoundSource } from "./bound-source.ts";
+import { resolveSettings } from "./requested-settings.ts";
 import { createSignedVersions } from "./signed-versions.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
@@ -57,8 +58,8 @@ type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "s
 interface PatchOptions {
   /** True for a rollback: the settings are those that this version had before. */
   is_rollback?: boolean;
-  /** The part of the policy that the caller sets, if the policy in the body contains more than that. */
-  set?: BindingPolicy | undefined;
+  /** The body contains only what was chosen for this version, so a value that the binding already has is kept. */
+  restates?: boolean;
   /** The version gets the permissions that only it requests. */
   grants?: boolean;
 }
@@ -202,15 +203,12 @@ export function createBindingPlanner(
     const moves: PlannedMove[] = [];
     for (const before of moving) {
       const { config, secrets, policy } = settings[before.export_id] ?? {};
-      const to = await findExport(packages, before.scope.org_id, { ...before, package_version });
-      const carried = carrySettings(await credentials.withoutOldCredentials(before, to), to);
       const body: BindingPatch = {
         package_version,
         ...definedFields({ config }),
-        ...(secrets === undefined ? {} : { secrets: { ...carried.secrets, ...secrets } }),
-        ...(policy === undefined ? {} : { policy: { ...carried.policy, ...policy } }),
+        changes: definedFields({ secrets, policy }),
       };
-      moves.push(await patch(caller, before, body, "binding.upgrade", { set: policy, grants }));
+      moves.push(await patch(caller, before, body, "binding.upgrade", { restates: true, grants }));
     }
     return moves;
   }
@@ -222,22 +220,25 @@ export function createBindingPlanner(
     action: string,
     options: PatchOptions = {},
   ): Promise<PlannedMove> {
-    const { is_rollback = false, grants = false } = options;
-    const set = "set" in options ? options.set : body.policy;
+    const { is_rollback = false, restates = false, grants = false } = options;
     const package_version = body.package_version ?? before.package_version;
     const is_move = package_version !== before.package_version;
     const checked = await findExport(packages, before.scope.org_id, { ...before, package_version });
     const carried = await credentials.withoutOldCredentials(before, checked);
     const carried_settings = is_move ? carrySettings(carried, checked) : { ...before, trust_dropped: [] };
+    const { set, ...settings } = resolveSettings(
+      before,
+      { ...carried_settings, config: carried.config },
+      body,
+      !is_move || is_rollback || restates,
+    );
     const draft: Binding = {
       ...withoutUpgradeState(before, is_move),
       package_version,
-      config: body.config ?? carried.config,
-      secrets: body.secrets ?? carried_settings.secrets,
+      ...settings,
       // No caller sets `inactive`: it is an active binding with unbound slots.
       status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),
       rollout: body.rollout ?? before.rollout,
-      policy: body.policy ?? carried_settings.policy,
       generation: before.generation + 1,
       updated_at: new Date(deps.clock.now()).toISOString(),
     };
@@ -253,7 +254,7 @@ export function createBindingPlanner(
         requireBoundSource(before, from.package, checked.package);
         await signed.require(caller, from.package, checked.package);
       }
-      const sets_never = set?.approval === "never" && !is_rollback;
+      const sets_never = set.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
       const may_waive = is_rollback || hasRole(caller.role, "admin");
       await recordMove(before, from, checked, draft, {
@@ -265,8 +266,8 @@ export function createBindingPlanner(
         set,
       });
     }
-    const other_versions =
-      is_rollback || is_move || body.policy === undefined ? [] : await findOtherVersions(before);
+    const sets_policy = body.policy !== undefined || body.changes?.policy !== undefined;
+    const other_versions = is_rollback || is_move || !sets_policy ? [] : await findOtherVersions(before);
     if (!is_rollback) held.require(caller, from_version, { binding: draft, checked }, set, other_versions);
     const { row, names } = await checkDraft(caller, checked, draft, from_version);
     if (is_move && before.status === "active" && row.status === "inactive")
@@ -316,7 +317,7 @@ export function createBindingPlanner(
       sets_never: boolean;
       /** The caller may waive approval, so a waiver can be kept for other bytes. */
       may_waive: boolean;
-      set: BindingPolicy | undefined;
+      set: BindingPolicy;
     },
   ): Promise<void> {
     const narrowed =
@@ -458,6 +459,6 @@ function severalVersionsError(bindings: readonly Binding[]): BackplaneError {
 
 /** A move that would make an active binding inactive is refused. */
 function missingSecretsError(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
-  const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
+  const message = `version ${package_version} needs a secret for this slot, and the change names none; the binding stays on ${before.package_version}`;
   return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
 }

@@ -43,10 +43,25 @@ verifies(
     const upgrade = bindings.upgrade(user, { package_id: server.package_id, package_version: "2.0.0" });
     await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
     const { secrets: old_secrets } = settings;
-    expect(await patch("2.0.0", { secrets: old_secrets })).toMatchObject({
-      secrets: old_secrets,
-      config: {},
+    // A client that sends the old settings back has not chosen them for the server at the other address.
+    await expect(patch("2.0.0", settings)).rejects.toMatchObject({ code: "binding.invalid" });
+    const added = { ...settings, config: { headers: { ...settings.config.headers, "x-new": "1" } } };
+    const moved = await patch("2.0.0", { ...added, changes: { secrets: old_secrets } });
+    expect(moved.secrets).toEqual(old_secrets);
+    expect(moved.config).toEqual({ headers: { "x-new": "1" } });
+    await bindings.rollback(user, binding_id);
+    // The settings of an upgrade are not a copy of the binding, so all of them are chosen.
+    const chosen = { bindings: { "*": { ...settings } } };
+    const [upgraded] = await bindings.upgrade(user, {
+      package_id: server.package_id,
+      package_version: "2.0.0",
+      ...chosen,
     });
+    expect(upgraded).toMatchObject(settings);
+    await bindings.rollback(user, binding_id);
+    const without_headers = await patch("2.0.0", { changes: { secrets: old_secrets } });
+    expect(without_headers).toMatchObject({ secrets: old_secrets, config: {} });
+    expect(without_headers.config).not.toHaveProperty("headers");
     // A share binding for a server at another address also starts without credentials.
     const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };
     const share_binding = await bindings.create(user, { package_id: server.package_id, ...share });

@@ -137,10 +137,10 @@ describe("trust in the old bytes", () => {
     ]);
   });
 
-  test("is kept if the admin sets it together with the version", async () => {
+  test("is kept if the admin names it together with the version", async () => {
     const { fixture, bound } = await createBoundKernel(undefined, TRUSTED);
     await install(fixture, "0.2.0");
-    const body = { package_version: "0.2.0", policy: TRUSTED.policy };
+    const body = { package_version: "0.2.0", changes: { policy: TRUSTED.policy } };
     const moved = await fixture.kernel.bindings.patch(admin, bound.binding_id, body, 1);
     expect(moved).toMatchObject({ policy: TRUSTED.policy, previous: { trust_dropped: [] } });
   });
