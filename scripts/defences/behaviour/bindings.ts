@@ -20,6 +20,7 @@ const BOUND_SECRETS_TESTS = ["packages/registry/test/bindings/bound-secrets.test
 const REQUESTED = "packages/registry/src/bindings/requested-settings.ts";
 const REQUESTED_TESTS = ["packages/registry/test/bindings/requested-settings.test.ts"];
 const MOVE_TESTS = ["packages/registry/test/bindings/move-binding.test.ts"];
+const SECRET_VARIABLES = "packages/registry/src/bindings/secret-variables.ts";
 const PRECEDENCE_TESTS = ["packages/door/test/tools/precedence.test.ts"];
 
 export const BINDING_MUTANTS: Mutant[] = [
@@ -430,6 +431,69 @@ export const BINDING_MUTANTS: Mutant[] = [
     from: "body.policy !== undefined || body.changes?.policy !== undefined",
     to: "body.policy !== undefined",
     tests: REQUESTED_TESTS,
+  },
+  {
+    defence: "secret variables: only a server on stdio gets them",
+    file: SECRET_VARIABLES,
+    from: 'protocol !== "mcp.stdio"',
+    to: 'protocol === "vai.rpc.v1"',
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: only a slot that the change binds gets one",
+    file: SECRET_VARIABLES,
+    from: "before.secrets[slot] === undefined || named_slots.includes(slot)",
+    to: "true",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a slot that is named again gets one",
+    file: SECRET_VARIABLES,
+    from: " || named_slots.includes(slot)",
+    to: "",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a slot of the configuration gets none",
+    file: SECRET_VARIABLES,
+    from: "...placeholderSlots([draft.config.args ?? null, draft.config.env ?? null]),",
+    to: "",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: the operator's variable is kept",
+    file: SECRET_VARIABLES,
+    from: "...kept.map(([slot]) => slot),",
+    to: "",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a name that programs interpret is refused",
+    file: SECRET_VARIABLES,
+    from: "if (error === undefined) return variable;",
+    to: "if (variable !== slot) return variable;",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a slot loses its variable with its secret",
+    file: SECRET_VARIABLES,
+    from: "!slots.includes(slot) && before.policy",
+    to: "slots.includes(slot) && before.policy",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a rollback adds none",
+    file: PLAN,
+    from: "if (!is_rollback) draft.policy = assignSecretVariables",
+    to: "draft.policy = assignSecretVariables",
+    tests: BOUND_SECRETS_TESTS,
+  },
+  {
+    defence: "secret variables: a share gets none for copied secrets",
+    file: PLAN,
+    from: "{ secrets: {}, policy: {}, ...copied }",
+    to: "{ secrets: {}, policy: {} }",
+    tests: BOUND_SECRETS_TESTS,
   },
   {
     defence: "names: workspace tools come before core tools",

@@ -53,8 +53,12 @@ export const BindingPolicySchema = z.strictObject({
   /** Narrows the permissions of the manifest; a wider value has no effect. */
   permissions: NarrowedPermissionsSchema.optional(),
   class: z.enum(EXECUTION_CLASSES).optional(),
-  /** Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. */
-  secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
+  secret_env: z
+    .record(SlotSchema, SecretVariableSchema)
+    .optional()
+    .describe(
+      "Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. A slot of an mcp.stdio server that a request binds without a variable gets the one named after it (api_key: API_KEY), unless the config refers to the slot.",
+    ),
   /** Lets tools that require the host run on the gateway's machine without a sandbox. Only the admin token can set it. */
   host_target: z.boolean().optional(),
   /** Lets the org's model answer sampling requests from an MCP server if the calling client does not. */

@@ -31,6 +31,7 @@ import { isServer, type NameAuthority } from "./name-authority.ts";
 import { requireClassAccess, requireHostAccess, requireMountAccess } from "./host-access.ts";
 import { requireBoundSource } from "./bound-source.ts";
 import { resolveSettings } from "./requested-settings.ts";
+import { assignSecretVariables } from "./secret-variables.ts";
 import { createSignedVersions } from "./signed-versions.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
@@ -152,6 +153,8 @@ export function createBindingPlanner(
       created_at: now,
       updated_at: now,
     };
+    const named_slots = Object.keys(secrets ?? {});
+    draft.policy = assignSecretVariables(checked, draft, { secrets: {}, policy: {}, ...copied }, named_slots);
     if (other_versions[0] !== undefined) {
       const from = await findExport(packages, scope.org_id, other_versions[0]);
       requireBoundSource(other_versions[0], from.package, checked.package);
@@ -242,6 +245,8 @@ export function createBindingPlanner(
       generation: before.generation + 1,
       updated_at: new Date(deps.clock.now()).toISOString(),
     };
+    const named_slots = Object.keys(body.changes?.secrets ?? {});
+    if (!is_rollback) draft.policy = assignSecretVariables(checked, draft, before, named_slots);
     if (checked.export.kind !== before.kind) {
       const message = `${draft.export_id} is a ${checked.export.kind} in version ${package_version} and was a ${before.kind}`;
       throw invalidBinding([{ path: "/package_version", message }]);

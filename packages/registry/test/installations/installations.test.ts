@@ -343,27 +343,6 @@ test.each([
   expect(installer.writes).toEqual([]);
 });
 
-test("makes each secret of the request a slot of a server that is installed by URL", async () => {
-  const installer = await createInstaller(await openSqlite());
-  await installer.fixture.kernel.secrets.put(admin, "far", "hunter2-hunter2");
-  const source = {
-    kind: "mcp_url",
-    name: "far",
-    url: "https://far.invalid/mcp",
-    headers: { "X-Team": "ops" },
-    secret_slots: [],
-  } as const;
-  const done = await installer.install(
-    { ...source, secret_slots: [] },
-    {
-      secrets: { authorization: "secret://org_local/far" },
-    },
-  );
-  expect(done.bindings).toMatchObject([
-    { binding: { status: "active", config: { headers: { "X-Team": "ops" } }, unbound_slots: [] } },
-  ]);
-});
-
 test("detects the format of an archive and binds packages that describe themselves", async () => {
   const installer = await createInstaller(await openSqlite());
   const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
