@@ -2,6 +2,7 @@
 import { posix } from "node:path";
 import {
   BackplaneError,
+  type BindingPatch,
   type BindingPolicy,
   codeOf,
   EXECUTION_CLASSES,
@@ -109,6 +110,12 @@ export interface BindingFlagSettings {
   policy?: BindingPolicy;
 }
 
+type PolicyChanges = NonNullable<NonNullable<BindingPatch["changes"]>["policy"]>;
+
+interface BindingFlagChanges extends Omit<BindingFlagSettings, "policy"> {
+  policy?: PolicyChanges;
+}
+
 /**
  * Returns only the settings that were set by a flag. Flags for servers change only some fields of the config, which is
  * that of --config or else `current`. Secret names are resolved to references. The value of an unknown secret is
@@ -119,6 +126,18 @@ export async function readBindingSettings(
   options: BindingOptions,
   current: JsonObject = {},
 ): Promise<BindingFlagSettings> {
+  const { policy, ...settings } = await readBindingChanges(context, options, current);
+  if (policy === undefined) return settings;
+  const chosen = Object.entries(policy).filter(([, value]) => value !== null);
+  return { ...settings, policy: Object.fromEntries(chosen) as BindingPolicy };
+}
+
+/** As `readBindingSettings`, with null for the fields of the policy that a flag removes. */
+export async function readBindingChanges(
+  context: CommandContext,
+  options: BindingOptions,
+  current: JsonObject,
+): Promise<BindingFlagChanges> {
   const policy = policyFromFlags(context, options);
   const config =
     options.config === undefined ? null : await readJsonObject(context.io, "--config", options.config);
@@ -131,22 +150,12 @@ export async function readBindingSettings(
   };
 }
 
-/** A patch replaces secrets and policy as a whole, so values without a flag are copied from the current binding. */
-export function mergeSettings(
-  current: { secrets: Record<string, string>; policy: BindingPolicy },
-  changes: BindingFlagSettings,
-): BindingFlagSettings {
-  return {
-    ...changes,
-    ...(changes.secrets === undefined ? {} : { secrets: { ...current.secrets, ...changes.secrets } }),
-    ...(changes.policy === undefined ? {} : { policy: { ...current.policy, ...changes.policy } }),
-  };
-}
-
-function policyFromFlags(context: CommandContext, options: BindingOptions): BindingPolicy {
+function policyFromFlags(context: CommandContext, options: BindingOptions): PolicyChanges {
   return {
     ...(options.class === undefined ? {} : { class: options.class }),
-    ...approvalPolicy(options.approval),
+    ...(options.approval === undefined
+      ? {}
+      : { approval: options.approval === "default" ? null : options.approval }),
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
@@ -163,10 +172,9 @@ function resolveMount(context: CommandContext, { folder, target, writable }: Mou
   return { source, target: target ?? posix.join("/data", posix.basename(source)), writable };
 }
 
-/** With --no-sampling the field is undefined: this overrides the current value, and the request omits the field. */
-function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
+function samplingPolicy(sampling: BindingOptions["sampling"]): PolicyChanges {
   if (typeof sampling === "object") return { sampling };
-  return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
+  return sampling === false ? { sampling: null } : {};
 }
 
 function serverConfig(
@@ -186,12 +194,6 @@ function serverConfig(
     ...(env === undefined && unsetEnv === undefined ? {} : { env: variables }),
     ...(idleTimeout === undefined ? {} : { idle_timeout_s: idleTimeout }),
   };
-}
-
-/** With `default` the field is undefined, as with --no-sampling. */
-function approvalPolicy(approval: BindingOptions["approval"]): BindingPolicy {
-  if (approval === "default") return { approval: undefined } as unknown as BindingPolicy;
-  return approval === undefined ? {} : { approval };
 }
 
 async function resolveSecretRefs(

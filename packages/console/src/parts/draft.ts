@@ -41,6 +41,6 @@ export function useUnsavedEdit<T>(stored: T): Draft<T> {
   };
 }
 
-export function sameJson(a: unknown, b: unknown): boolean {
+function sameJson(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -2,6 +2,7 @@
 import {
   BackplaneError,
   type Binding,
+  type BindingPatch,
   type ChangedBinding,
   EXPORT_KINDS,
   type ExportKind,
@@ -11,12 +12,12 @@ import { type Command, Option } from "commander";
 import {
   addBindingFlags,
   type BindingOptions,
-  mergeSettings,
+  readBindingChanges,
   readBindingSettings,
 } from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
 import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
-import { completeServerSettings, reportNewName } from "../../bindings/server-settings.ts";
+import { reportNewName, requireServerForFlags } from "../../bindings/server-settings.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -157,43 +158,29 @@ async function set(
   if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChangeError(name);
   const flags: BindingOptions = args.length === 0 ? binding_options : { ...binding_options, args };
   const current = await findBinding(context, name);
-  const settings = await completeServerSettings(
-    context,
-    current,
-    flags,
-    await readBindingSettings(context, flags, current.config),
-    unset,
-  );
+  await requireServerForFlags(context, current, flags);
   assertBoundSlots(current, unset);
-  const secrets = { ...current.secrets };
-  for (const slot of unset) delete secrets[slot];
-  const changes_version = to !== undefined && to !== current.package_version;
-  // The merged policy replaces the old one; trust in the old version must not carry over.
-  const policy = changes_version ? dropTrust(current) : current.policy;
-  const changes = grantRequested === true ? { ...settings, policy: { ...settings.policy } } : settings;
-  const merged = mergeSettings({ secrets, policy }, changes);
-  if (grantRequested === true) delete merged.policy?.permissions;
-  const patch = {
-    ...(unset.length === 0 ? {} : { secrets }),
-    ...merged,
+  const { policy, secrets, ...settings } = await readBindingChanges(context, flags, current.config);
+  const changes: NonNullable<BindingPatch["changes"]> = {
+    ...(policy === undefined && grantRequested !== true
+      ? {}
+      : { policy: { ...policy, ...(grantRequested === true ? { permissions: null } : {}) } }),
+    ...(secrets === undefined && unset.length === 0
+      ? {}
+      : { secrets: { ...secrets, ...Object.fromEntries(unset.map((slot) => [slot, null])) } }),
+  };
+  const patch: BindingPatch = {
+    ...settings,
+    ...(Object.keys(changes).length === 0 ? {} : { changes }),
     ...(to === undefined ? {} : { package_version: to }),
   };
   const { binding_id: id, generation } = current;
   const changed = await context.client().bindings.patch(id, patch, { generation });
   showBinding(context, changed);
-  if (changes_version) reportVersionChange(context, changed);
+  if (changed.package_version !== current.package_version) reportVersionChange(context, changed);
   reportNewName(context, current, changed);
   await reportChanges(context, current, changed);
   return undefined;
-}
-
-function dropTrust({ policy, class_lowered_by }: Binding): Binding["policy"] {
-  const { host_target, class: chosen, ...kept } = policy;
-  return {
-    ...kept,
-    ...(host_target === false ? { host_target } : {}),
-    ...(chosen === undefined || class_lowered_by !== null ? {} : { class: chosen }),
-  };
 }
 
 async function rollback(context: CommandContext, _options: object, name: string): Promise<undefined> {

@@ -77,6 +77,12 @@ verifies(
       package_version: "0.2.0",
       policy: { approval: "always", timeout_ms: 4_000, class: "worker" },
     });
+    // A flag is a choice for the new version, even if it names the class that the binding has.
+    const flags = ["--class", "worker", "--approval", "default"];
+    const trusted = await gateway.json<Binding>(["binding", "set", binding_id, "--to", "0.3.0", ...flags]);
+    expect(trusted.policy).toEqual({ timeout_ms: 4_000, class: "worker" });
+    expect(trusted.previous!.trust_dropped).toEqual([]);
+    await gateway.json(["binding", "rollback", binding_id]);
     const upgraded = await gateway.backplane(["plugin", "upgrade", "acme/cli-kit@0.3.0", "--yes"]);
     expect(upgraded).toMatchObject({
       exit: EXIT.ok,
@@ -149,3 +155,16 @@ verifies(
   },
   120_000,
 );
+
+verifies("upgrade.moves", "grants withheld permissions with `binding set --grant-requested`", async () => {
+  const list = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
+  const { binding_id } = list.items.find(
+    ({ export_id, share_of }) => export_id === "secretive" && share_of === undefined,
+  )!;
+  const set = (...flags: string[]) => gateway.json<Binding>(["binding", "set", binding_id, ...flags]);
+  const moved = await set("--to", "0.4.0", "--timeout", "7000");
+  expect(moved.previous!.permissions_held).toEqual(["network"]);
+  expect(moved.policy).toEqual({ timeout_ms: 7_000, permissions: { network: "none" } });
+  const granted = await set("--grant-requested", "--approval", "always");
+  expect(granted.policy).toEqual({ timeout_ms: 7_000, approval: "always" });
+});

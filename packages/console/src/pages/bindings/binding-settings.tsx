@@ -1,5 +1,5 @@
 /** Configuration, secrets, policy, version and rollout. Each card is saved on its own and applies to the next call. */
-import type { Binding, BindingPatch, BindingPolicy, Json, JsonObject, Package } from "@backplane/contract";
+import type { Binding, BindingPatch, Json, JsonObject, Package } from "@backplane/contract";
 import { Button, NumberInput, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
@@ -8,7 +8,7 @@ import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { Card } from "../../parts/card.tsx";
 import { ConflictNotice } from "../../parts/conflict-notice.tsx";
-import { type Draft, sameJson, useUnsavedEdit } from "../../parts/draft.ts";
+import { type Draft, useUnsavedEdit } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import layout from "../../parts/layout.module.css";
 import { Notice } from "../../parts/notice.tsx";
@@ -25,20 +25,21 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
   const policy = useUnsavedEdit(binding.policy);
   const version = useUnsavedEdit(binding.package_version);
   const percent = useUnsavedEdit<number | string>(binding.rollout.traffic_percent);
+  const [added_slots, setAdded] = useState<string[]>([]);
   const schema = pkg === undefined ? null : findConfigSchema(pkg, binding.export_id);
   const slots = [
     ...new Set([
       ...(pkg === undefined ? [] : listSlotNames(pkg, binding.export_id)),
       ...binding.unbound_slots,
       ...Object.keys(binding.secrets),
-      ...Object.keys(policy.value.secret_env ?? {}),
+      ...Object.keys(binding.policy.secret_env ?? {}),
+      ...added_slots,
     ]),
   ];
   const installed = useQuery(packageQueries.all(useClient())).data ?? [];
   const versions = installed
     .filter(({ package_id }) => package_id === binding.package_id)
     .map((one) => one.version);
-  const variables_changed = !sameJson(policy.value.secret_env ?? {}, binding.policy.secret_env ?? {});
   return (
     <div className={layout.stack}>
       <ValidationNotice binding={binding} />
@@ -60,25 +61,10 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
           />
         )}
       </SettingsCard>
-      <SettingsCard
-        title="Secrets"
-        binding={binding}
-        patch={
-          variables_changed ? { secrets: secrets.value, policy: policy.value } : { secrets: secrets.value }
-        }
-        drafts={variables_changed ? [secrets, policy] : [secrets]}
-      >
+      <SettingsCard title="Secrets" binding={binding} patch={{ secrets: secrets.value }} drafts={[secrets]}>
         <SecretSlots slots={slots} value={secrets.value} onChange={secrets.edit} pkg={pkg} />
         {pkg?.manifest.runtime.protocol === "mcp.stdio" && (
-          <NewSlot
-            taken={slots}
-            onAdd={(slot) =>
-              policy.edit({
-                ...policy.value,
-                secret_env: { ...policy.value.secret_env, [slot]: slot.toUpperCase() },
-              })
-            }
-          />
+          <NewSlot taken={slots} onAdd={(slot) => setAdded([...added_slots, slot])} />
         )}
       </SettingsCard>
       <SettingsCard title="Policy" binding={binding} patch={{ policy: policy.value }} drafts={[policy]}>
@@ -88,7 +74,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
         <SettingsCard
           title="Version"
           binding={binding}
-          patch={{ package_version: version.value, policy: withoutTrust(binding) }}
+          patch={{ package_version: version.value }}
           drafts={[version]}
         >
           <Select
@@ -147,16 +133,6 @@ function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: str
       </Button>
     </div>
   );
-}
-
-/** Trust in one version does not carry over to another. */
-function withoutTrust({ policy, class_lowered_by }: Binding): BindingPolicy {
-  const { host_target, class: isolation, ...rest } = policy;
-  return {
-    ...rest,
-    ...(host_target === false ? { host_target } : {}),
-    ...(isolation === undefined || class_lowered_by !== null ? {} : { class: isolation }),
-  };
 }
 
 interface SettingsCardProps {
