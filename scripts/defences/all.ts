@@ -5,6 +5,7 @@ import { AUTHORITY_DEFENCES } from "./authority.ts";
 import { BACKUP_DEFENCES } from "./backups.ts";
 import { ALLOW_RULE_MUTANTS } from "./behaviour/allow-rules.ts";
 import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
+import { BINDING_SETTINGS_MUTANTS } from "./behaviour/binding-settings.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
 import { CONTENT_MUTANTS } from "./behaviour/content.ts";
@@ -56,6 +57,7 @@ export const MUTANTS: Mutant[] = [
   ...APPROVAL_MUTANTS,
   ...ALLOW_RULE_MUTANTS,
   ...BINDING_MUTANTS,
+  ...BINDING_SETTINGS_MUTANTS,
   ...GRANT_MUTANTS,
   ...POLICY_MUTANTS,
   ...DEFERRED_TOOLS_MUTANTS,
