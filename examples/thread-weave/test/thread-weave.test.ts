@@ -5,7 +5,7 @@ import { readManifest } from "@backplane/supply";
 import { expect, test } from "vitest";
 import { buildExample } from "../../../scripts/build-examples.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import type { ChainBlock } from "../src/chain-block.ts";
+import { type ChainBlock, sizeOf } from "../src/chain-block.ts";
 import { compactChain, plugin } from "../src/thread-weave.ts";
 import { createConversation } from "./conversations.ts";
 import { createHeldOutConversations } from "./held-out-conversations.ts";
@@ -152,6 +152,16 @@ test("lists only the newest of the entries that state the same fact", () => {
   expect(woven[0]!.content[0]!.text!.split(text)).toHaveLength(2);
   expect(woven[0]!.from_entries).toContain(801);
   expect(woven[0]!.from_entries).not.toContain(800);
+});
+
+test("counts images and PDFs as the gateway does, so that its answer fits in the target", () => {
+  const words = { type: "text", text: "see" };
+  const size = (part: object) => sizeOf({ kind: "input", content: [words, { type: "x", ...part }] }) - 5;
+  expect(size({ type: "image", mimeType: "image/png", text: "[image]", bytes: 400_000 })).toBe(6_400);
+  expect(size({ type: "image", mimeType: "image/png", data: "A".repeat(16_000) })).toBe(6_400);
+  const resource = { uri: "file:///a.pdf", mimeType: "application/pdf" };
+  expect(size({ type: "resource", resource, bytes: 400_000, text: "[resource]" })).toBe(6 * 6_400);
+  expect(size({ type: "audio", data: "A".repeat(16_000), text: "[audio]" })).toBe(9);
 });
 
 test("runs as a process from its bundle", async () => {

@@ -3,11 +3,41 @@ import type { Mutant } from "../mutant.ts";
 
 const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
 const CONTEXT = "packages/session/src/sessions/context.ts";
+const BLOCKS = "packages/session/src/sessions/blocks.ts";
+const BLOCKS_TESTS = ["packages/session/test/sessions/blocks.test.ts"];
 const OUTCOME = "packages/session/src/tape/tool-outcome.ts";
 const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
 const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
 
 export const CONTENT_MUTANTS: Mutant[] = [
+  {
+    defence: "content: attachments are blocks of their message",
+    file: BLOCKS,
+    from: 'kind === "input" ? attachmentBlocksOf(payload.attachments) : []',
+    to: "attachmentBlocksOf(undefined)",
+    tests: BLOCKS_TESTS,
+  },
+  {
+    defence: "content: an attachment is restored as it was sent",
+    file: BLOCKS,
+    from: "attachments.push(attachment === true ? block : toUntyped(block as ContentBlock));",
+    to: "attachments.push(block);",
+    tests: BLOCKS_TESTS,
+  },
+  {
+    defence: "content: attachments count towards the window",
+    file: CONTEXT,
+    from: "this.#chars += contentChars(attachments.filter(isObject).map(attachmentToBlock));",
+    to: "void attachmentToBlock;",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    defence: "content: large attachments do not fill the request of a compactor",
+    file: "packages/session/src/compaction/projected-content.ts",
+    from: "base64.length <= CONTENT_LIMITS.inline_chars ||",
+    to: "base64.length > 0 ||",
+    tests: ["packages/session/test/compaction/projected-content.test.ts"],
+  },
   {
     defence: "content: an author's error is not a crash",
     file: FAILURE,

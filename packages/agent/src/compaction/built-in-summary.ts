@@ -50,7 +50,9 @@ export function splitAtUserMessage(
   let tokens = 0;
   for (let n = entries.length - 1; n > 0; n--) {
     const entry = entries[n]!;
-    if (entry.kind !== "event") tokens += Math.ceil(JSON.stringify(entry.payload).length / 4);
+    // An attached image takes fewer tokens than its data has characters.
+    if (entry.kind === "message") tokens += estimateTokens([entry]);
+    else if (entry.kind !== "event") tokens += Math.ceil(JSON.stringify(entry.payload).length / 4);
     if (entry.kind !== "message" || entry.payload.role !== "user") continue;
     if (tokens > target / 2 && split_at < entries.length) break;
     split_at = n;

@@ -18,13 +18,14 @@ import {
   copyEntry,
   estimateCompacted,
   estimateTokens,
+  projectContent,
   type RetainedEntries,
   type RetentionPolicy,
+  restoreContent,
   selectRetained,
 } from "@backplane/session";
 import { buildSeed } from "./build-seed.ts";
 import type { CompactorCandidate } from "./choose-compactor.ts";
-import { projectContent, restoreContent } from "./projected-content.ts";
 
 /** The input of a compactor, and of the summary by the model. */
 export interface CompactorInput {
@@ -89,7 +90,9 @@ export async function callCompactor(
   }
   // The door has already checked the shape of the result (accept.ts).
   const { seed_blocks = [], summary, diagnostics } = result as unknown as CompactorAnswer;
-  const blocks = seed_blocks.map((block) => restoreContent({ ...block, content: block.content ?? [] }));
+  const blocks = seed_blocks.map((block) =>
+    restoreContent({ ...block, content: block.content ?? [] }, entries),
+  );
   const seed = buildSeed(blocks, entries, { ...retained, pinned: exclude(retained.pinned, pins) });
   return {
     summary: summary?.text ?? "",

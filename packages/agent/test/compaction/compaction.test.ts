@@ -98,6 +98,21 @@ verifies("compact.auto", "compacts at 80 % of the window and not before", async 
   ]);
 });
 
+verifies("compact.auto", "compacts a conversation that is full of images", async () => {
+  const fixture = await createTestSession();
+  await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": WINDOW });
+  const attachments = [{ type: "image", data: `iVBORw0KGgo${"A".repeat(40_000)}`, mimeType: "image/png" }];
+  for (let n = 0; n < 2; n++) {
+    expect(compactionEvents(fixture)).toEqual([]);
+    const input = { text: `/say ${n}`, attachments };
+    await (await fixture.kernel.runs.start(user, { session_id: "s1", input })).settled;
+  }
+  expect(compactionEvents(fixture).map(({ kind }) => kind)).toEqual([
+    "session.compaction.started",
+    "session.compaction.completed",
+  ]);
+});
+
 verifies(
   "compact.auto",
   "calls the bound compactor instead of the model, with 40 % of the window as its target",

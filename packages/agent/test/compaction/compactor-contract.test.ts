@@ -134,6 +134,47 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
   ]);
 });
 
+verifies(
+  "compactor.contract",
+  "shows a compactor the attachments of a message, and keeps them with the message",
+  async () => {
+    const data = `iVBORw0KGgo${"A".repeat(40_000)}`;
+    const attachments = [
+      { type: "image", data, mimeType: "image/png", name: "plan.png" },
+      { name: "notes.txt", text: "the key is blue" },
+    ];
+    const fixture = await createSession((blocks) => ({
+      seed_blocks: [blocks[0]!, ...blocks.slice(6)],
+      summary: { text: "short" },
+    }));
+    const { sessions, chains } = fixture.kernel;
+    const input = { text: "/say what does it show?", attachments };
+    await (await fixture.kernel.runs.start(user, { ...REF, input })).settled;
+    const before = (await fixture.tape()).find(({ payload }) => payload.attachments !== undefined)!;
+    await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 2_000 });
+    const { projection } = fixture.runner.requests[0]!.body.source as unknown as {
+      projection: { blocks: Blocks; token_estimate: number };
+    };
+    expect(projection.token_estimate).toBeGreaterThan(1_600);
+    const sent = projection.blocks.find(({ entry_id }) => entry_id === before.id)!;
+    expect(sent.content).toMatchObject([
+      { type: "text", text: "/say what does it show?" },
+      { type: "image", transport: "stored", text: "[image: plan.png, image/png, 30008 bytes]" },
+      { type: "text", name: "notes.txt", text: "the key is blue" },
+    ]);
+    const { head_chain_id } = await sessions.get(user, REF);
+    const kept = (await fixture.tape()).find(({ meta }) => meta.copy_of === before.id)!;
+    expect(kept.payload).toEqual(before.payload);
+    const start = await chains.viewStart(user, head_chain_id);
+    const block = (await chains.blocks(user, head_chain_id, start, 100)).find(({ entry_id }) => entry_id === kept.id);
+    expect(block!.content).toEqual([
+      { type: "text", text: "/say what does it show?" },
+      { ...attachments[0], attachment: true },
+      { ...attachments[1], type: "text", attachment: "untyped" },
+    ]);
+  },
+);
+
 const INVALID_SEEDS: [missing: string, message: string, answer: Answer][] = [
   ["a system message", "is a system message", (blocks) => [blocks[6]!, blocks[7]!]],
   ["an open question", "is an open task", (blocks) => [blocks[0]!, blocks[7]!]],

@@ -1,5 +1,5 @@
 /** A harness after a crash of its process or of its gateway, and after a person resumes it. */
-import type { Json, JsonObject } from "@backplane/contract";
+import type { Block, Json, JsonObject } from "@backplane/contract";
 import { hookExport, manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, orgUser, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -280,6 +280,28 @@ verifies(
     }
   },
 );
+
+verifies("harness.checkpoint", "replays attachments, and large ones as references", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage({ fidelity: "prompt_replay" }));
+  const attachments = [
+    { type: "image", data: `iVBORw0KGgo${"A".repeat(40_000)}`, mimeType: "image/png", name: "plan.png" },
+    { name: "notes.txt", text: "the key is blue" },
+  ];
+  const input = { text: "/say see", attachments };
+  await (await fixture.kernel.runs.start(user, { session_id: "s1", input })).settled;
+  const { chain } = (await crashOnce(fixture)) as { chain: { chain_id: string; blocks: Block[] } };
+  const [message] = chain.blocks;
+  expect(message!.content).toMatchObject([
+    { type: "text", text: "/say see" },
+    { type: "image", name: "plan.png", transport: "stored", entry_id: message!.entry_id, content_index: 1 },
+    { type: "text", name: "notes.txt", text: "the key is blue" },
+  ]);
+  expect(message!.content[1]).not.toHaveProperty("data");
+  // The reference leads to the data.
+  const [stored] = await fixture.kernel.chains.blocks(user, chain.chain_id, message!.entry_id! - 1, 1);
+  expect(stored!.content[1]).toMatchObject({ data: attachments[0]!.data });
+});
 
 verifies(
   "harness.checkpoint",

@@ -52,6 +52,40 @@ export function normalizeContent(block: ContentBlock): ContentBlock {
   return { ...rest, mimeType: mimeTypeIn(block) ?? defaultType(type) };
 }
 
+/**
+ * Returns an attachment of a user's message as a block. An attachment may lack a type: it is then a text, data with or
+ * without a media type, or only a name. Fields that are not part of the block's form are kept.
+ */
+export function attachmentToBlock(attachment: JsonObject): ContentBlock {
+  const { type, text, data, url, resource } = attachment;
+  if (isText(type)) return attachment as ContentBlock;
+  if (typeof text === "string") return { ...attachment, type: "text" };
+  if (isObject(resource)) return { ...attachment, type: "resource" };
+  const declared = mimeTypeIn(attachment) ?? (isText(data) ? /^data:([\w.+-]+\/[\w.+-]+)/.exec(data)?.[1] : undefined);
+  if (declared?.startsWith("image/") === true) return { ...attachment, type: "image" };
+  if (!isText(data)) return { ...attachment, type: declared === undefined && isText(url) ? "image" : "file" };
+  if (declared?.startsWith("audio/") === true) return { ...attachment, type: "audio" };
+  if (declared === undefined && imageTypeOf(data) !== null) return { ...attachment, type: "image" };
+  const { data: _data, ...rest } = attachment;
+  const uri = `file:///${encodeURI(isText(attachment.name) ? attachment.name : "file")}`;
+  const blob = data.replace(/^data:[^,]*;base64,/, "");
+  const mimeType = declared ?? "application/octet-stream";
+  return { ...rest, type: "resource", resource: { uri, mimeType, blob } };
+}
+
+/** The image formats that every vendor reads, with the first characters of their base64. */
+const IMAGE_STARTS: readonly [mimeType: string, start: string][] = [
+  ["image/png", "iVBORw0KGgo"],
+  ["image/jpeg", "/9j/"],
+  ["image/gif", "R0lGOD"],
+  ["image/webp", "UklGR"],
+];
+
+/** The format of an image, read from its data. Null if it is not one that every vendor reads. */
+export function imageTypeOf(base64: string): string | null {
+  return IMAGE_STARTS.find(([, start]) => base64.startsWith(start))?.[0] ?? null;
+}
+
 /** The data inside a block, in base64 for binary data and as text for a text. Null if there is none. */
 export function inlineDataOf(
   block: ContentBlock,
@@ -106,7 +140,8 @@ export function contentText(content: readonly ContentBlock[]): string {
 export function contentChars(content: readonly ContentBlock[]): number {
   let chars = 0;
   const image = CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN;
-  for (const block of content) {
+  for (const item of content) {
+    const block = normalizeContent(item);
     if (isImage(block)) chars += image;
     else if (isPdf(block)) chars += image * pdfPages(block);
     else chars += describeContent(block).length;
@@ -177,8 +212,12 @@ function defaultType(type: string): string {
 function formatSize(block: ContentBlock, data: ReturnType<typeof inlineDataOf>): string | undefined {
   if (typeof block.bytes === "number") return `${block.bytes} bytes`;
   if (data?.base64 === undefined) return undefined;
-  const padding = data.base64.endsWith("==") ? 2 : data.base64.endsWith("=") ? 1 : 0;
-  return `${Math.max(0, Math.floor((data.base64.length * 3) / 4) - padding)} bytes`;
+  return `${base64Bytes(data.base64)} bytes`;
+}
+
+export function base64Bytes(base64: string): number {
+  const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
+  return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
 }
 
 function ownerOf({ invocation_id }: ContentBlock): string {

@@ -23,6 +23,7 @@ import {
   estimateTokens,
   findRetained,
   type HydratedSession,
+  omitLargeData,
   restorePinned,
   selectRetained,
 } from "@backplane/session";
@@ -118,7 +119,7 @@ async function readReplayedChain(
     ? head_chain_id
     : target_chain_id;
   const entries = await sessions.sinceAnchor(key.scope, chain_id);
-  const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
+  const blocks = entries.flatMap((entry) => blockOf(entry) ?? []).map(omitLargeData);
   return { chain_id, blocks: blocks as unknown as Json };
 }
 

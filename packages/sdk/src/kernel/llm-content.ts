@@ -6,6 +6,7 @@
 import {
   type ContentBlock,
   describeContent,
+  imageTypeOf,
   inlineDataOf,
   isObject,
   type Json,
@@ -135,30 +136,28 @@ function imageInResource(block: ContentBlock): ContentPiece | null {
 
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
-/** The image formats that every vendor reads, with the first characters of their base64. */
-const FORMATS: readonly [media_type: string, start: string][] = [
-  ["image/png", "iVBORw0KGgo"],
-  ["image/jpeg", "/9j/"],
-  ["image/gif", "R0lGOD"],
-  ["image/webp", "UklGR"],
-];
-
 /**
  * The format is read from the data: vendors refuse a whole conversation for one image that is not what it claims to be.
  */
 function fromBase64(data: string): ContentPiece | null {
-  const media_type = FORMATS.find(([, start]) => data.startsWith(start))?.[0];
-  if (media_type === undefined || !BASE64.test(data)) return null;
+  const media_type = imageTypeOf(data);
+  if (media_type === null || !BASE64.test(data)) return null;
   return { type: "image", url: `data:${media_type};base64,${data}`, media_type, data };
 }
 
 function describeAttachment(attachment: JsonObject): ContentPiece {
-  const name = typeof attachment.name === "string" ? attachment.name : "unnamed";
-  if (typeof attachment.text === "string") {
-    return { type: "text", text: `Attachment ${name}:\n${attachment.text}` };
+  const inner = isObject(attachment.resource) ? attachment.resource : attachment;
+  const name = [attachment.name, lastPartOf(inner.uri)].find((text) => typeof text === "string") ?? "unnamed";
+  if (typeof inner.text === "string") return { type: "text", text: `Attachment ${name}:\n${inner.text}` };
+  return { type: "text", text: `[Attachment ${name} (${mimeTypeIn(inner) ?? "unknown type"}), not shown]` };
+}
+
+function lastPartOf(uri: Json | undefined): string | undefined {
+  if (typeof uri !== "string") return undefined;
+  const last = uri.split("/").at(-1)!;
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
   }
-  return {
-    type: "text",
-    text: `[Attachment ${name} (${mimeTypeIn(attachment) ?? "unknown type"}), not shown]`,
-  };
 }

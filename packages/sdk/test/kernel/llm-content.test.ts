@@ -130,3 +130,11 @@ verifies(
     ]);
   },
 );
+
+verifies("content.blocks", "shows the text of an attached file to the model", () => {
+  const resource = { uri: "file:///notes%20a.md", mimeType: "text/markdown", text: "# Notes" };
+  expect(contentPieces("see", [{ type: "resource", resource }])).toEqual([
+    { type: "text", text: "see" },
+    { type: "text", text: "Attachment notes a.md:\n# Notes" },
+  ]);
+});

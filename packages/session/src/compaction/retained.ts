@@ -8,6 +8,7 @@
 import type { Entry } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
 import { blockOf } from "../sessions/blocks.ts";
+import { estimateTokens } from "./tokens.ts";
 
 export interface RetentionPolicy {
   retain_system: boolean;
@@ -57,12 +58,12 @@ function findOpenTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
   const last_answer = entries.findLastIndex((entry) => isMessageOf(entry, "assistant"));
   const unanswered = entries.slice(last_answer + 1);
   const open = new Set<Entry>();
-  let chars = 0;
+  let tokens = 0;
   for (const entry of unanswered.toReversed()) {
     // A block that a compactor condensed is history, not a request.
     if (!isMessageOf(entry, "user") || entry.meta.from_entries !== undefined) continue;
-    chars += JSON.stringify(entry.payload.content ?? "").length;
-    if (open.size > 0 && chars / 4 > max_tokens) break;
+    tokens += estimateTokens([entry]);
+    if (open.size > 0 && tokens > max_tokens) break;
     open.add(entry);
   }
   for (const [call, result] of pairCalls(unanswered)) if (result === null) open.add(call);

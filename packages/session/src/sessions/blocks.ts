@@ -1,6 +1,15 @@
 /** Converts between tape entries and VAI blocks. The store holds entries; a block is the VAI form of one entry. */
 
-import { type Block, type Entry, isContent, isObject, type Json, type JsonObject } from "@backplane/contract";
+import {
+  attachmentToBlock,
+  type Block,
+  type ContentBlock,
+  type Entry,
+  isContent,
+  isObject,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
 import { resultContentOf, summaryOf } from "./context.ts";
 
@@ -33,7 +42,10 @@ function plainBlockOf(entry: Entry): Block | null {
     }
     case "message": {
       const kind = BLOCK_KIND_BY_ROLE[textOf(payload.role)];
-      return kind === undefined ? null : { entry_id, kind, content: contentOf(payload.content) };
+      if (kind === undefined) return null;
+      const content = contentOf(payload.content);
+      const attachments = kind === "input" ? attachmentBlocksOf(payload.attachments) : [];
+      return { entry_id, kind, content: attachments.length === 0 ? content : [...content, ...attachments] };
     }
     case "tool_call":
       return {
@@ -84,7 +96,7 @@ export function entryFromBlock(block: Block, date: string): NewEntry {
     case "system":
       return createEntry("message", { role: "system", content: content as Json });
     case "input":
-      return createEntry("message", { role: "user", content: content as Json });
+      return createEntry("message", { role: "user", ...splitAttachments(content) });
     case "response":
       return createEntry("message", { role: "assistant", content: content as Json });
     case "thinking":
@@ -108,6 +120,41 @@ export function entryFromBlock(block: Block, date: string): NewEntry {
       });
     }
   }
+}
+
+/**
+ * The attachments of a user's message as blocks. `attachment` marks them, so that the entry can be restored from its
+ * block: `untyped` if the type was added and the sent form can be restored, otherwise true.
+ */
+function attachmentBlocksOf(attachments: Json | undefined): Content {
+  if (!Array.isArray(attachments)) return [];
+  return attachments.filter(isObject).map((sent) => {
+    const block = attachmentToBlock(sent);
+    const was_restored = block !== sent && isEqual(toUntyped(block), sent);
+    return { ...block, attachment: was_restored ? "untyped" : true };
+  });
+}
+
+function splitAttachments(blocks: Content): JsonObject {
+  const attachments: JsonObject[] = [];
+  const content = blocks.filter(({ attachment, ...block }) => {
+    if (attachment !== true && attachment !== "untyped") return true;
+    attachments.push(attachment === true ? block : toUntyped(block as ContentBlock));
+    return false;
+  });
+  return attachments.length === 0 ? { content } : { content, attachments };
+}
+
+/** The inverse of `attachmentToBlock`, for every attachment whose data is plain base64. */
+function toUntyped({ type, resource, ...fields }: ContentBlock): JsonObject {
+  return type === "resource" && isObject(resource) ? { ...fields, data: resource.blob ?? null } : fields;
+}
+
+function isEqual(restored: JsonObject, sent: JsonObject): boolean {
+  const names = Object.keys(restored);
+  return (
+    names.length === Object.keys(sent).length && names.every((name) => restored[name] === sent[name])
+  );
 }
 
 /** Text becomes one text block, content blocks are kept unchanged, and any other value becomes its JSON text. */

@@ -4,6 +4,7 @@
  * builder takes one entry at a time, so that a long session is not read again for each turn.
  */
 import {
+  attachmentToBlock,
   type ChatMessage,
   type ContentBlock,
   canonicalJson,
@@ -105,7 +106,10 @@ export class ContextBuilder {
     this.#countChars(content);
     if (role === "user") {
       const message: ChatMessage = { role, content };
-      if (Array.isArray(attachments)) message.attachments = attachments as JsonObject[];
+      if (Array.isArray(attachments)) {
+        message.attachments = attachments as JsonObject[];
+        this.#chars += contentChars(attachments.filter(isObject).map(attachmentToBlock));
+      }
       (this.#group === null ? this.#messages : this.#deferred).push(this.#share(message));
     } else if (role === "assistant" || role === "system") {
       this.#closeGroup();

@@ -1,4 +1,4 @@
-import type { Block, Entry } from "@backplane/contract";
+import type { Block, Entry, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { blockOf, entryFromBlock } from "../../src/sessions/blocks.ts";
@@ -126,4 +126,54 @@ verifies("content.blocks", "keeps content, structured output and failure of an a
     failure,
   };
   expect(blockOf({ id: 7, ...entryFromBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
+});
+
+const PNG = `iVBORw0KGgo${"A".repeat(40_000)}`;
+const ATTACHMENTS: JsonObject[] = [
+  { type: "image", data: PNG, mimeType: "image/png", name: "a.png" },
+  { type: "image", source: { type: "url", url: "https://example.com/a.png" } },
+  { type: "resource", resource: { uri: "file:///a.md", mimeType: "text/markdown", text: "# A" } },
+  { name: "a.txt", text: "words" },
+  { name: "b.pdf", media_type: "application/pdf", data: "JVBERi0x" },
+  { name: "c.png", mime_type: "image/png", data: `data:image/png;base64,${PNG}` },
+  { name: "d.png", data: PNG },
+  { name: "e.wav", mimeType: "audio/wav", data: "UklGRgAA" },
+  { url: "https://example.com/f.png" },
+  { name: "g" },
+  {},
+];
+
+verifies("content.blocks", "shows the attachments of a message as blocks behind its text", () => {
+  const { content } = blockOf(entry("message", { role: "user", content: "see", attachments: ATTACHMENTS }))!;
+  expect(content[0]).toEqual({ type: "text", text: "see" });
+  expect(content.map(({ type }) => type)).toEqual(
+    "text image image resource text resource image image audio image file file".split(" "),
+  );
+  expect(content[4]).toMatchObject({ type: "text", name: "a.txt", text: "words", attachment: "untyped" });
+  expect(content[5]).toMatchObject({
+    name: "b.pdf",
+    resource: { uri: "file:///b.pdf", mimeType: "application/pdf", blob: "JVBERi0x" },
+  });
+  // Only messages of users have attachments.
+  const answer = entry("message", { role: "assistant", content: "see", attachments: ATTACHMENTS });
+  expect(blockOf(answer)!.content).toEqual(text("see"));
+});
+
+verifies("content.blocks", "restores the attachments of a message from its block exactly", () => {
+  const message = entry("message", { role: "user", content: text("see"), attachments: ATTACHMENTS });
+  const { kind, payload } = entryFromBlock(blockOf(message)!, NOW);
+  expect({ kind, payload }).toEqual({ kind: "message", payload: message.payload });
+});
+
+verifies("content.blocks", "restores attachments that have no equal form as a block with the same content", () => {
+  const attachments = [
+    { name: "b.pdf", data: "data:application/pdf;base64,JVBERi0x" },
+    { resource: { uri: "file:///a.md", text: "# A", blob: "AAAA" } },
+    "not an attachment",
+  ];
+  const block = blockOf(entry("message", { role: "user", content: "see", attachments }))!;
+  expect(block.content).toHaveLength(3);
+  expect(block.content[1]).toMatchObject({ resource: { mimeType: "application/pdf", blob: "JVBERi0x" } });
+  const restored = entryFromBlock(block, NOW);
+  expect(blockOf({ id: 7, ...restored })).toEqual(block);
 });

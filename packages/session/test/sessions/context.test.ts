@@ -1,5 +1,5 @@
 /** The tape as a model sees it. */
-import type { Entry, Json, JsonObject } from "@backplane/contract";
+import { CONTENT_LIMITS, type Entry, type Json, type JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { ContextBuilder, contextOf, resultText } from "../../src/sessions/context.ts";
@@ -151,4 +151,27 @@ test("estimates the tokens of an image without counting its data", () => {
   const image = { type: "image", data: "A".repeat(16_000), mimeType: "image/png" };
   builder.add(entry("tool_result", { tool_call_id: "c", ok: true, content: [image] }));
   expect(builder.tokens - tokens_before).toBe(1_600);
+});
+
+verifies("content.blocks", "counts attachments as the vendors do, whether or not they have a type", () => {
+  const tokens = (...attachments: JsonObject[]) => {
+    const builder = new ContextBuilder({ count_only: true });
+    builder.add(entry("message", { role: "user", content: "1234", attachments }));
+    return builder.tokens - 1;
+  };
+  const image = CONTENT_LIMITS.image_tokens;
+  const data = `iVBORw0KGgo${"A".repeat(533_000)}`;
+  expect(tokens({ type: "image", data, mimeType: "image/png" })).toBe(image);
+  expect(tokens({ name: "a.png", data })).toBe(image);
+  expect(tokens({ name: "a.png", mime_type: "image/png", data: `data:image/png;base64,${data}` })).toBe(image);
+  expect(tokens({ type: "image_url", image_url: { url: `data:image/png;base64,${data}` } })).toBe(image);
+  expect(tokens({ url: "https://example.com/a.png" })).toBe(image);
+  const stored = { transport: "artifact", path: "a.png", bytes: 400_000, sha256: "ab", invocation_id: "inv_1" };
+  expect(tokens({ type: "image", mimeType: "image/png", ...stored })).toBe(image);
+  expect(tokens({ type: "resource", resource: { uri: "x", mimeType: "application/pdf" }, ...stored })).toBe(6 * image);
+  expect(tokens({ name: "a.pdf", media_type: "application/pdf", data: `JVBERi0${"A".repeat(533_000)}` })).toBe(6 * image);
+  expect(tokens({ name: "a.txt", text: "x".repeat(4_000) })).toBe(1_000);
+  const rest = tokens({}, { name: "a" }, { name: "a.bin", data: "A".repeat(100_000) });
+  expect(rest).toBeGreaterThan(0);
+  expect(rest).toBeLessThan(200);
 });
