@@ -68,6 +68,7 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
     }),
     turn_tape: createTurnTape({
       store,
+      live,
       persister,
       port,
       loop_port: bus.kernel("loop", ["loop"]),

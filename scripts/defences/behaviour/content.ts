@@ -11,6 +11,21 @@ const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
 
 export const CONTENT_MUTANTS: Mutant[] = [
   {
+    defence: "content: a status is not replaced by later counts",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "        ...this.#update,\n        type,",
+    to: "        type,",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+  },
+  {
+    defence: "content: a label gets no watchers",
+    file: TURN_TAPE,
+    from: "session !== null && session.created_at < created_at ? key : null",
+    to: "session !== null && created_at !== null ? key : null",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+    only: "session that it names",
+  },
+  {
     defence: "content: attachments are blocks of their message",
     file: BLOCKS,
     from: 'kind === "input" ? attachmentBlocksOf(payload.attachments) : []',

@@ -4,7 +4,7 @@
  * harness starts turns there.
  */
 
-import { BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
+import { attachmentToBlock, BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
 import { type Door, invoke } from "@backplane/door";
 import type {
   AgentRuns,
@@ -174,7 +174,7 @@ function buildInput(
   execution_id: string | undefined,
   policy: HarnessStart["policy"],
 ): JsonObject {
-  const trigger = { type: "user_request", input: [{ type: "text", text }, ...attachments] };
+  const trigger = { type: "user_request", input: [{ type: "text", text }, ...attachments.map(attachmentToBlock)] };
   if (execution_id !== undefined) return { mode: "resume", target: { execution_id }, trigger };
   return {
     mode: "start",

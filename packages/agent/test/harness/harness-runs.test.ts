@@ -10,6 +10,44 @@ import { harnessPackage, runHarness, scriptHarness } from "./test-harness.ts";
 const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
 
 describe("a run of a harness", () => {
+  verifies("harness.contract", "accepts every attachment that a run without a harness accepts", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const inputs: unknown[] = [];
+    scriptHarness(fixture, async ({ body }) => {
+      inputs.push((body.trigger as JsonObject).input);
+      return { summary: { text: "fixed it" } };
+    });
+    const attachments = [
+      { name: "log.txt", text: "line 4 fails" },
+      { name: "a.pdf", mime_type: "application/pdf", data: "JVBERi0x" },
+      { name: "b.png", media_type: "image/png", data: "iVBORw0KGgo=" },
+      { name: "c" },
+      {},
+      { type: "resource_link", uri: "https://example.com", name: "d" },
+    ];
+    const input = { text: "/say fix it", attachments };
+    const plain = await fixture.kernel.runs.start(user, { session_id: "s2", input });
+    expect((await plain.settled).status).toBe("completed");
+    const ticket = await fixture.kernel.runs.start(user, { ...START, input });
+    expect((await ticket.settled).status).toBe("completed");
+    const resource = { uri: "file:///a.pdf", mimeType: "application/pdf", blob: "JVBERi0x" };
+    expect(inputs).toEqual([
+      [
+        { type: "text", text: "/say fix it" },
+        { type: "text", name: "log.txt", text: "line 4 fails" },
+        { type: "resource", name: "a.pdf", mime_type: "application/pdf", resource },
+        { type: "image", name: "b.png", media_type: "image/png", data: "iVBORw0KGgo=" },
+        { type: "file", name: "c" },
+        { type: "file" },
+        { type: "resource_link", uri: "https://example.com", name: "d" },
+      ],
+    ]);
+    // The tape keeps them as they were sent.
+    const message = (await fixture.tape()).find(({ payload }) => payload.attachments !== undefined);
+    expect(message!.payload.attachments).toEqual(attachments);
+  });
+
   verifies(
     "harness.contract",
     "sends target, trigger and policy, links child runs and ends with the summary on the tape",

@@ -30,7 +30,7 @@ export function createCallListener(
   const writeToLog = (event: PluginCallEvent) => {
     if (live.stage === "settling") return;
     getEventLog(deps, live).write(event);
-    if (live.row.turn === null) return;
+    if (live.row.turn === null && live.row.session_id === null) return;
     live.progress ??= turns.follow(live.row, item.kind === "tool" && item.tool.streaming);
     live.progress?.add(event);
   };

@@ -41,7 +41,9 @@ export class CallProgressFeed {
     } else {
       const status = event.message ?? event.status ?? text ?? (typeof data === "string" ? data : undefined);
       if (typeof status === "string") this.#status = startOf(status);
+      // An event with only counts does not replace the status of an event in the same interval.
       this.#update = {
+        ...this.#update,
         type,
         ...(typeof status === "string" ? { status: startOf(status) } : {}),
         ...countsOf(event),

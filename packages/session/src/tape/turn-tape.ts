@@ -17,6 +17,7 @@ import type {
   TapeWrite,
 } from "@backplane/ports";
 import type { KernelPort } from "../bus/bus-port.ts";
+import { DEFAULT_WORKSPACE, type LiveSessions } from "../sessions/live-sessions.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import { toTapedEntry } from "../sessions/taped-entry.ts";
 import { CallProgressFeed, PROGRESS_KIND, type PublishProgress } from "./call-progress.ts";
@@ -32,7 +33,7 @@ export interface TurnCall {
 
 export interface TurnTape {
   open(row: InvocationRow, records: OpenRecords, turn: TurnCall): Promise<void>;
-  /** Creates the feed that reports the progress of a call. Null for a call outside a turn. */
+  /** Creates the feed that reports the progress of a call. Null if neither the tape nor watchers would receive it. */
   follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
   settle(
@@ -45,7 +46,8 @@ export interface TurnTape {
 }
 
 export interface TurnTapeDeps {
-  store: Pick<Store, "invocations">;
+  store: Pick<Store, "invocations" | "sessions">;
+  live: Pick<LiveSessions, "findKey">;
   persister: Persister;
   port: KernelPort;
   /** Publishes events of the kind x.loop.*. */
@@ -78,7 +80,10 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
     },
     follow(row, streaming) {
       const key = keyOf(row);
-      if (key === null) return null;
+      if (key === null)
+        return streaming && row.session_id !== null
+          ? new CallProgressFeed(clock, createNamedPublisher(deps, row, row.session_id))
+          : null;
       const ids = { id: row.turn!.tool_call_id, invocation_id: row.id };
       const options = { session_id: key.session_id, scope: key.scope };
       const publish: PublishProgress = (update) =>
@@ -114,6 +119,54 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
       prepared.publish();
     },
   };
+}
+
+/**
+ * Publishes the progress of a call that names a session but is not part of its turn: for watchers only, because the tape
+ * has no entry for such a call.
+ */
+function createNamedPublisher(
+  { loop_port, live, store, log }: TurnTapeDeps,
+  row: InvocationRow,
+  session_id: string,
+): PublishProgress {
+  const payload = { id: row.id, invocation_id: row.id, name: row.export_id, persist: false };
+  let key: SessionKey | null | undefined;
+  const lookup = findNamedSession(store, row, session_id).then(
+    (found) => {
+      key = found;
+    },
+    (err: unknown) => {
+      key = null;
+      log.warn({ err, invocation_id: row.id }, "the session of a call could not be read; its progress is not published");
+    },
+  );
+  const publish: PublishProgress = (update) => {
+    // The id is in use by another workspace, whose watchers must not receive the progress.
+    if (key == null || live.findKey(key.scope, session_id).workspace !== key.workspace) return true;
+    return loop_port.tryPublish(PROGRESS_KIND, { ...payload, ...update }, { session_id, scope: key.scope }) !== null;
+  };
+  return (update) => {
+    if (key !== undefined) return publish(update);
+    void lookup.then(() => publish(update));
+    return true;
+  };
+}
+
+/**
+ * Null if the session did not exist when the call began: the id was then a label, for which no right to the session was
+ * checked.
+ */
+async function findNamedSession(
+  { sessions }: TurnTapeDeps["store"],
+  { org_id, project_id, chain_id, created_at }: InvocationRow,
+  session_id: string,
+): Promise<SessionKey | null> {
+  const scope = { org_id, project_id };
+  const chain = chain_id === null ? null : await sessions.chain(scope, chain_id);
+  const key = { scope, workspace: chain?.workspace ?? DEFAULT_WORKSPACE, session_id };
+  const session = await sessions.get(key);
+  return session !== null && session.created_at < created_at ? key : null;
 }
 
 /** The part of the call stored in the row, so that the outcome can be recorded after a restart. */

@@ -92,3 +92,17 @@ test("sends an update that did not fit into the session queue with the next one"
   clock.tick();
   expect(sent).toEqual([{ output: "ab" }]);
 });
+
+verifies("content.progress", "keeps the status of an interval if later events have only counts", () => {
+  const clock = createClock();
+  const sent: JsonObject[] = [];
+  const feed = new CallProgressFeed(clock, (update) => sent.push(update) > 0);
+  feed.add({ type: "progress", message: "halfway", progress: 1, total: 4 });
+  feed.add({ type: "progress", progress: 2 });
+  clock.tick();
+  expect(sent).toEqual([{ type: "progress", status: "halfway", progress: 2, total: 4 }]);
+  // The next interval begins without a status, because watchers have received it.
+  feed.add({ type: "progress", progress: 3 });
+  clock.tick();
+  expect(sent[1]).toEqual({ type: "progress", progress: 3 });
+});
