@@ -2,7 +2,7 @@
 
 import { type Changes, type Kernel, type KernelDeps, requireOperator } from "@backplane/ports";
 import type { RegistryModule, SignInTokens } from "@backplane/registry";
-import type { SessionModule } from "@backplane/session";
+import { createCompactionPublisher, type SessionModule } from "@backplane/session";
 import { createSandboxProbe } from "./admission/sandbox-probe.ts";
 import { readAllowRules } from "./approval/admit-with-allow-rules.ts";
 import { createAllowRules } from "./approval/allow-rules.ts";
@@ -105,6 +105,7 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
     bindings,
     turns: session.turn_tape,
     harness_tape: session.harness_tape,
+    publishCompaction: createCompactionPublisher(session.port),
     sessions: session.sessions,
     persister: session.persister,
     plans,

@@ -5,6 +5,7 @@ export { checkClientSessionId, createModelBridgeId, findSessionIdProblem } from 
 export { buildCompaction } from "./compaction/build-compaction.ts";
 export { classifyEntries } from "./compaction/loss.ts";
 export { findChainEntry, restorePinned } from "./compaction/pinned.ts";
+export { type CompactionPublisher, createCompactionPublisher } from "./compaction/publish-compaction.ts";
 export { omitLargeData, projectContent, restoreContent } from "./compaction/projected-content.ts";
 export {
   copyEntry,

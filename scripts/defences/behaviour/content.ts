@@ -182,10 +182,10 @@ export const CONTENT_MUTANTS: Mutant[] = [
   },
   {
     defence: "content: a compactor can return the references that it got",
-    file: "packages/agent/src/compaction/projected-content.ts",
+    file: "packages/session/src/compaction/projected-content.ts",
     from: "{ ...block, text, transport: STORED }",
     to: "{ ...block, text }",
-    tests: ["packages/agent/test/compaction/projected-content.test.ts"],
+    tests: ["packages/session/test/compaction/projected-content.test.ts"],
   },
   {
     defence: "content: the digest of a model call does not depend on loaded data",

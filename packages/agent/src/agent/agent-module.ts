@@ -5,7 +5,7 @@
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { ACTION_TOOL, type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
-import type { Caller, Changes, ExecutionUse, Kernel, KernelDeps, Store } from "@backplane/ports";
+import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 import type { RegistryModule } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createCognition } from "../cognition/cognition.ts";
@@ -94,7 +94,10 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     pins,
     yieldToEventLoop,
     chooseModel: (org_id, provider) => active_models.choose(org_id, provider),
-    countCompaction: (caller) => countUse(store, caller, "compactions"),
+    async requireCompaction(caller) {
+      const id = executionOf(caller);
+      if (id !== null) await store.executions.requireCompaction(id);
+    },
     findCompactors: async ({ scope }, choice) =>
       chooseCompactors(await store.bindings.discover(scope, "compactor"), choice),
     callCompactor: (candidate, input, caller) => callCompactor(door, candidate, input, caller),
@@ -137,7 +140,10 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     node_lease: door.lease,
     store_wait: door.store_wait,
     beforeStep: (turn) => prepareStep(door, histories, turn),
-    countStep: (caller) => countUse(store, caller, "steps"),
+    async countStep(caller) {
+      const id = executionOf(caller);
+      if (id !== null) await store.executions.countStep(id);
+    },
     activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     prepareOrg: (org_id) => plugins.prepare(org_id),
@@ -251,16 +257,6 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
       bus.close();
     },
   };
-}
-
-/** Counts one use for the harness execution of the caller, if any. Throws `harness.limit` at the limit. */
-async function countUse(
-  { executions }: Pick<Store, "executions">,
-  caller: Caller,
-  counter: ExecutionUse,
-): Promise<void> {
-  const id = executionOf(caller);
-  if (id !== null) await executions.use(id, counter);
 }
 
 /**

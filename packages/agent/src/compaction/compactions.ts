@@ -6,13 +6,11 @@
 
 import {
   BackplaneError,
-  type BusPayload,
   type Chain,
   COMPACTION_LIMITS,
   codeOf,
   type FailedCompactor,
   type JsonObject,
-  KERNEL_SESSION,
   toBackplaneError,
 } from "@backplane/contract";
 import {
@@ -26,6 +24,8 @@ import {
 } from "@backplane/ports";
 import {
   buildCompaction,
+  type CompactionPublisher,
+  createCompactionPublisher,
   createModelBridgeId,
   estimateCompacted,
   estimateTokens,
@@ -37,6 +37,7 @@ import {
 } from "@backplane/session";
 import type { Histories } from "../loop/history.ts";
 import { causeOfTurn } from "../loop/run-record.ts";
+import { executionOf } from "../loop/run-turn.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { ChosenModel } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
@@ -60,8 +61,11 @@ export interface CompactionDeps {
   ids: { next(noun: "trace"): string };
   pins: Pick<Pins, "restorePinned">;
   yieldToEventLoop(): Promise<void>;
-  /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
-  countCompaction(caller: Caller): Promise<void>;
+  /**
+   * Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. The compaction is
+   * counted when its chain is written.
+   */
+  requireCompaction(caller: Caller): Promise<void>;
   /** Returns the model of the given or the active instance with its context window; null if there is no instance. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
   /** The compactors that can be used, in order. Throws if the caller requested one that is not bound. */
@@ -87,10 +91,12 @@ interface CompactionPlan {
 
 export class Compactions {
   readonly #deps: CompactionDeps;
+  readonly #publish: CompactionPublisher;
   readonly #failed = new WeakSet<Turn>();
 
   constructor(deps: CompactionDeps) {
     this.#deps = deps;
+    this.#publish = createCompactionPublisher(deps.port);
   }
 
   /**
@@ -105,7 +111,7 @@ export class Compactions {
     if (model === null || tokens < model.window * COMPACTION_LIMITS.threshold) return;
     const { key, signal, hold } = turn;
     try {
-      await this.#deps.countCompaction(turn.caller);
+      await this.#deps.requireCompaction(turn.caller);
       const target_tokens = Math.floor(model.window * COMPACTION_LIMITS.target);
       const caller = {
         caller: turn.caller,
@@ -133,7 +139,7 @@ export class Compactions {
     // The caller requested this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(model.window, tokens);
     const default_target = Math.max(Math.floor(window * COMPACTION_LIMITS.target), MIN_DEFAULT_TARGET);
-    await this.#deps.countCompaction(caller);
+    await this.#deps.requireCompaction(caller);
     return await this.#run({
       key,
       model,
@@ -160,12 +166,11 @@ export class Compactions {
         const source = await this.#deps.sessions.hydrate(key);
         await this.#yieldIfLong(source);
         tokens_before = estimateTokens(source.entries);
-        if (attempt === 1)
-          this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
+        if (attempt === 1) this.#publish(key, "started", { target_session_id, tokens_before });
         const compacted = await this.#compact(plan, source, tokens_before, failed);
         const chain = await this.#write(plan, source, compacted, failed);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
-        this.#publish(key, "session.compaction.completed", {
+        this.#publish(key, "completed", {
           target_session_id,
           tokens_before,
           tokens_after,
@@ -176,7 +181,7 @@ export class Compactions {
         const is_last = is_final || attempt >= COMPACTION_LIMITS.tries || caller.signal.aborted;
         this.#deps.log.warn({ err: error, session_id: key.session_id, attempt }, "compaction failed");
         if (!is_last) continue;
-        this.#publish(key, "session.compaction.failed", {
+        this.#publish(key, "failed", {
           target_session_id,
           error: toBackplaneError(error).message,
         });
@@ -252,7 +257,11 @@ export class Compactions {
     const details = { compactor, diagnostics, failed_compactors } as unknown as JsonObject;
     await this.#yieldIfLong(source);
     const compaction = buildCompaction(source, compacted, details);
-    const chain = await sessions.compact(key, compaction, hold, caller.cause);
+    const chain = await sessions.compact(key, compaction, {
+      hold,
+      execution_id: executionOf(caller.caller) ?? undefined,
+      cause: caller.cause,
+    });
     histories.forget(key);
     const { last_entry_id } = compaction.source;
     const count = compaction.seed.length + 1;
@@ -264,17 +273,6 @@ export class Compactions {
   async #yieldIfLong({ entries }: HydratedSession): Promise<void> {
     if (entries.length > LONG_SESSION) await this.#deps.yieldToEventLoop();
   }
-
-  #publish<K extends "started" | "completed" | "failed">(
-    key: SessionKey,
-    kind: `session.compaction.${K}`,
-    payload: BusPayload<`session.compaction.${K}`>,
-  ): void {
-    this.#deps.port.tryPublish(kind as string, payload as JsonObject, {
-      session_id: KERNEL_SESSION,
-      scope: key.scope,
-    });
-  }
 }
 
 /** Errors that a retry cannot change. */
@@ -283,6 +281,7 @@ const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
   "export.not_found",
   "run.taken_over",
   "session.busy",
+  "harness.limit",
 ]);
 
 /** Without this minimum, the target for a conversation of a few words would be too small for any summary. */

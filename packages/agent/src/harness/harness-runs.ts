@@ -4,7 +4,13 @@
  * harness starts turns there.
  */
 
-import { attachmentToBlock, BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
+import {
+  attachmentToBlock,
+  BackplaneError,
+  type JsonObject,
+  type Run,
+  tokenUsage,
+} from "@backplane/contract";
 import { type Door, invoke } from "@backplane/door";
 import type {
   AgentRuns,
@@ -174,7 +180,10 @@ function buildInput(
   execution_id: string | undefined,
   policy: HarnessStart["policy"],
 ): JsonObject {
-  const trigger = { type: "user_request", input: [{ type: "text", text }, ...attachments.map(attachmentToBlock)] };
+  const trigger = {
+    type: "user_request",
+    input: [{ type: "text", text }, ...attachments.map(attachmentToBlock)],
+  };
   if (execution_id !== undefined) return { mode: "resume", target: { execution_id }, trigger };
   return {
     mode: "start",

@@ -40,7 +40,7 @@ function createCompactions(summarize: () => Promise<string>) {
     },
     histories: { forget() {}, open: async () => ({ tokens: 10 }) },
     log: createTestLogger(),
-    countCompaction: async () => {},
+    requireCompaction: async () => {},
     chooseModel: async () => ({ provider: "p", model: "m", window: 2_000 }),
     ids: { next: () => "s2" },
     pins: { restorePinned: async () => ({ pins: new Set(), entries }) },

@@ -139,7 +139,7 @@ verifies(
   "shows a compactor the attachments of a message, and keeps them with the message",
   async () => {
     const data = `iVBORw0KGgo${"A".repeat(40_000)}`;
-    const attachments = [
+    const attachments: JsonObject[] = [
       { type: "image", data, mimeType: "image/png", name: "plan.png" },
       { name: "notes.txt", text: "the key is blue" },
     ];
@@ -166,7 +166,9 @@ verifies(
     const kept = (await fixture.tape()).find(({ meta }) => meta.copy_of === before.id)!;
     expect(kept.payload).toEqual(before.payload);
     const start = await chains.viewStart(user, head_chain_id);
-    const block = (await chains.blocks(user, head_chain_id, start, 100)).find(({ entry_id }) => entry_id === kept.id);
+    const block = (await chains.blocks(user, head_chain_id, start, 100)).find(
+      ({ entry_id }) => entry_id === kept.id,
+    );
     expect(block!.content).toEqual([
       { type: "text", text: "/say what does it show?" },
       { ...attachments[0], attachment: true },

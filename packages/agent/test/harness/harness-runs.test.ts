@@ -18,7 +18,7 @@ describe("a run of a harness", () => {
       inputs.push((body.trigger as JsonObject).input);
       return { summary: { text: "fixed it" } };
     });
-    const attachments = [
+    const attachments: JsonObject[] = [
       { name: "log.txt", text: "line 4 fails" },
       { name: "a.pdf", mime_type: "application/pdf", data: "JVBERi0x" },
       { name: "b.png", media_type: "image/png", data: "iVBORw0KGgo=" },

@@ -78,6 +78,42 @@ verifies("harness.limits", "refuses compactions that the policy does not allow",
   expect(used).toMatchObject({ compactions: 1 });
 });
 
+verifies("harness.limits", "counts only compactions that begin a chain", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  await fixture.say("/say hello", "short");
+  const long = ["long1", "long2", "long3"];
+  for (const session_id of long)
+    for (const words of ["lorem ipsum ", "dolor sit "])
+      await fixture.say(`/say ${words.repeat(400)}`, session_id);
+  const results: unknown[] = [];
+  const { used } = await runHarness(fixture, { max_compactions: 1 }, async ({ caller }) => {
+    const compact = (session_id: string) =>
+      fixture.kernel.sessions.compact(caller, { session_id }, {}).then(
+        ({ origin }) => origin,
+        ({ code, message, details }) => ({ code, message, details }),
+      );
+    results.push(await compact("short"));
+    // The limit also holds for compactions that run concurrently.
+    results.push(...(await Promise.all(long.map(compact))));
+    results.push(await compact("long1"));
+  });
+  const [short, ...others] = results;
+  expect(short).toMatchObject({ code: "request.invalid", message: expect.stringContaining("too short") });
+  const refused = others.filter((result) => result !== "compaction");
+  expect(refused).toHaveLength(3);
+  for (const result of refused)
+    expect(result).toMatchObject({ ...refusal("max_compactions"), details: { max: 1, used: 1 } });
+  expect(used).toMatchObject({ compactions: 1 });
+  const chains = await Promise.all(
+    long.map(async (session_id) => {
+      const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id });
+      return (await fixture.kernel.chains.get(user, head_chain_id)).origin;
+    }),
+  );
+  expect(chains.filter((origin) => origin === "compaction")).toHaveLength(1);
+});
+
 verifies("harness.limits", "ends the execution and its child runs when max_time_ms has passed", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());

@@ -1,5 +1,5 @@
 /** A harness after a crash of its process or of its gateway, and after a person resumes it. */
-import type { Block, Json, JsonObject } from "@backplane/contract";
+import { BackplaneError, type Block, type Json, type JsonObject } from "@backplane/contract";
 import { hookExport, manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, orgUser, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -261,6 +261,51 @@ verifies(
 );
 
 verifies(
+  "compact.auto",
+  "publishes the start and the end of the compaction that reseeds a harness, and counts it",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
+    await fixture.say(`/say ${LOREM}`);
+    const events = () => fixture.events.filter(({ kind }) => kind.startsWith("session.compaction."));
+    const body = await crashOnce(fixture);
+    const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+    const compaction = await fixture.kernel.sessions.compaction(user, head_chain_id);
+    const { tokens_before, tokens_after } = compaction;
+    expect(events()).toMatchObject([
+      {
+        kind: "session.compaction.started",
+        session_id: "kernel",
+        payload: { target_session_id: "s1", tokens_before },
+      },
+      {
+        kind: "session.compaction.completed",
+        session_id: "kernel",
+        payload: { target_session_id: "s1", tokens_before, tokens_after },
+      },
+    ]);
+    const { execution_id } = body.target as { execution_id: string };
+    const { used } = await fixture.kernel.runs.execution(user, execution_id);
+    expect(used).toMatchObject({ compactions: 1 });
+
+    fixture.store.sessions.compact = () => Promise.reject(new BackplaneError("internal", "no chain today"));
+    fixture.runner.script = ({ event }) => {
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { text: "half done" } } });
+      return ended("failed", "crashed");
+    };
+    const done = await (await fixture.kernel.runs.start(user, START)).settled;
+    expect(done.status).toBe("failed");
+    expect(events().slice(2)).toMatchObject([
+      { kind: "session.compaction.started" },
+      {
+        kind: "session.compaction.failed",
+        payload: { target_session_id: "s1", error: expect.stringContaining("no chain today") },
+      },
+    ]);
+  },
+);
+
+verifies(
   "harness.limits",
   "resumes a summary_reseed harness on its chain if the policy allows no compaction",
   async () => {
@@ -284,7 +329,7 @@ verifies(
 verifies("harness.checkpoint", "replays attachments, and large ones as references", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage({ fidelity: "prompt_replay" }));
-  const attachments = [
+  const attachments: JsonObject[] = [
     { type: "image", data: `iVBORw0KGgo${"A".repeat(40_000)}`, mimeType: "image/png", name: "plan.png" },
     { name: "notes.txt", text: "the key is blue" },
   ];

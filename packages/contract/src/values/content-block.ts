@@ -61,7 +61,8 @@ export function attachmentToBlock(attachment: JsonObject): ContentBlock {
   if (isText(type)) return attachment as ContentBlock;
   if (typeof text === "string") return { ...attachment, type: "text" };
   if (isObject(resource)) return { ...attachment, type: "resource" };
-  const declared = mimeTypeIn(attachment) ?? (isText(data) ? /^data:([\w.+-]+\/[\w.+-]+)/.exec(data)?.[1] : undefined);
+  const declared =
+    mimeTypeIn(attachment) ?? (isText(data) ? /^data:([\w.+-]+\/[\w.+-]+)/.exec(data)?.[1] : undefined);
   if (declared?.startsWith("image/") === true) return { ...attachment, type: "image" };
   if (!isText(data)) return { ...attachment, type: declared === undefined && isText(url) ? "image" : "file" };
   if (declared?.startsWith("audio/") === true) return { ...attachment, type: "audio" };

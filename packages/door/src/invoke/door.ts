@@ -4,7 +4,7 @@
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, SessionKey } from "@backplane/ports";
 import type { ExportPlans, Policies, SignInTokens } from "@backplane/registry";
-import type { HarnessTape, Persister, Sessions, TurnTape } from "@backplane/session";
+import type { CompactionPublisher, HarnessTape, Persister, Sessions, TurnTape } from "@backplane/session";
 import type { AdmissionState } from "../admission/rules.ts";
 import type { PendingApprovals } from "../approval/pending-approvals.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
@@ -26,6 +26,7 @@ export interface Door {
   harness_tape: HarnessTape;
   sessions: Sessions;
   persister: Persister;
+  publishCompaction: CompactionPublisher;
   plans: ExportPlans;
   policies: Policies;
   authority: Authority;

@@ -13,6 +13,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  toBackplaneError,
 } from "@backplane/contract";
 import type { ChangeCause, ExecutionRow, InvocationRow, NewExecution, SessionKey } from "@backplane/ports";
 import {
@@ -138,8 +139,9 @@ async function isCompactedFrom(
 }
 
 /** A new chain that begins with a summary is a compaction of the session, which the policy can forbid. */
-function mayCompact({ policy: { allow_compaction = true, max_compactions = 1 } }: ExecutionRow): boolean {
-  return allow_compaction && max_compactions > 0;
+function mayCompact({ policy, used }: ExecutionRow): boolean {
+  const { allow_compaction = true, max_compactions = 1 } = policy;
+  return allow_compaction && used.compactions < max_compactions;
 }
 
 /**
@@ -155,24 +157,39 @@ async function reseed(
   const key = toSessionKey(scope, target);
   if (key === null) return null;
   const { clock, store } = door.deps;
-  for (;;) {
-    if (live.stopped !== null) throw new BackplaneError("cancelled");
-    await door.persister.drain(key);
-    const source = await door.sessions.hydrate(key);
-    try {
-      const seed = await selectSeed(door, key, source);
-      const diagnostics = { fidelity: "summary_reseed", execution_id: id };
-      const compaction = buildCompaction(source, { summary, seed }, { diagnostics });
-      const chain = await door.sessions.compact(key, compaction, undefined, causeOfCall(live.row));
-      await store.executions.setChain(id, live.row.id, chain.id);
-      const { last_entry_id } = compaction.source;
-      const written = await door.sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1);
-      door.persister.announce(key, written);
-      return chain.id;
-    } catch (error) {
-      if (codeOf(error) !== "session.busy" && codeOf(error) !== "chain.changed") throw error;
-      await new Promise<void>((resolve) => void clock.after(BUSY_POLL_MS, resolve));
+  const target_session_id = key.session_id;
+  let is_started = false;
+  try {
+    for (;;) {
+      if (live.stopped !== null) throw new BackplaneError("cancelled");
+      await door.persister.drain(key);
+      const source = await door.sessions.hydrate(key);
+      try {
+        const seed = await selectSeed(door, key, source);
+        const diagnostics = { fidelity: "summary_reseed", execution_id: id };
+        const compaction = buildCompaction(source, { summary, seed }, { diagnostics });
+        const { tokens_before, tokens_after } = compaction;
+        if (!is_started) door.publishCompaction(key, "started", { target_session_id, tokens_before });
+        is_started = true;
+        const options = { execution_id: id, cause: causeOfCall(live.row) };
+        const chain = await door.sessions.compact(key, compaction, options);
+        await store.executions.setChain(id, live.row.id, chain.id);
+        const { last_entry_id } = compaction.source;
+        const written = await door.sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1);
+        door.persister.announce(key, written);
+        door.publishCompaction(key, "completed", { target_session_id, tokens_before, tokens_after });
+        return chain.id;
+      } catch (error) {
+        if (codeOf(error) !== "session.busy" && codeOf(error) !== "chain.changed") throw error;
+        await new Promise<void>((resolve) => void clock.after(BUSY_POLL_MS, resolve));
+      }
     }
+  } catch (error) {
+    if (is_started)
+      door.publishCompaction(key, "failed", { target_session_id, error: toBackplaneError(error).message });
+    // Another compaction of this execution was the last one that its policy allows.
+    if (codeOf(error) === "harness.limit") return null;
+    throw error;
   }
 }
 

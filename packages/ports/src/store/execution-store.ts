@@ -31,9 +31,6 @@ export interface ExecutionRow extends Execution {
   deadline: number | null;
 }
 
-/** A counter of an execution that its policy limits. */
-export type ExecutionUse = "steps" | "compactions";
-
 export interface ExecutionStore {
   get(scope: Scope, id: string): Promise<ExecutionRow | null>;
   /**
@@ -49,6 +46,11 @@ export interface ExecutionStore {
   countStart(id: string, invocation_id: string): Promise<ExecutionRow | null>;
   /** Stores the chain on which the harness continues. */
   setChain(id: string, invocation_id: string, chain_id: string): Promise<boolean>;
-  /** Counts one use. Throws `harness.limit` if the execution has ended or its limit is reached. */
-  use(id: string, counter: ExecutionUse): Promise<void>;
+  /** Counts one model call. Throws `harness.limit` if the execution has ended or its limit is reached. */
+  countStep(id: string): Promise<void>;
+  /**
+   * Throws `harness.limit` if the execution has ended or has no compaction left. `SessionStore.compact` counts a
+   * compaction, and checks the limit again.
+   */
+  requireCompaction(id: string): Promise<void>;
 }

@@ -116,6 +116,7 @@ export interface SessionStore {
   /**
    * Makes `chain`, which begins with `first`, the head. Resolves to null if the head is another chain or has grown.
    * With a hold, throws `run.taken_over` if another gateway owns the turn; without, `session.busy` while a turn runs.
+   * With an execution, counts the compaction for it, or throws `harness.limit`.
    */
   compact(
     key: SessionKey,
@@ -123,7 +124,7 @@ export interface SessionStore {
     chain: NewChain,
     first: readonly NewEntry[],
     records: ChangeRecords,
-    hold?: RunHold,
+    options?: { hold?: RunHold | undefined; execution_id?: string | undefined },
   ): Promise<Chain | null>;
   /** Resolves to false if `from` is not the head or `to` is not an open chain of the session. Throws `session.busy`. */
   moveHead(key: SessionKey, from: string, to: string, records: ChangeRecords): Promise<boolean>;

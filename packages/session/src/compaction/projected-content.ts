@@ -48,11 +48,7 @@ function projectBlock(sent: ContentBlock, block: Block, content_index: number): 
 }
 
 /** Null for content that is not large. */
-function toReference(
-  sent: ContentBlock,
-  { entry_id }: Block,
-  content_index: number,
-): ContentBlock | null {
+function toReference(sent: ContentBlock, { entry_id }: Block, content_index: number): ContentBlock | null {
   const block = normalizeContent(sent);
   const base64 = inlineDataOf(block)?.base64;
   if (base64 === undefined || base64.length <= CONTENT_LIMITS.inline_chars || entry_id === undefined)

@@ -152,9 +152,7 @@ function toUntyped({ type, resource, ...fields }: ContentBlock): JsonObject {
 
 function isEqual(restored: JsonObject, sent: JsonObject): boolean {
   const names = Object.keys(restored);
-  return (
-    names.length === Object.keys(sent).length && names.every((name) => restored[name] === sent[name])
-  );
+  return names.length === Object.keys(sent).length && names.every((name) => restored[name] === sent[name]);
 }
 
 /** Text becomes one text block, content blocks are kept unchanged, and any other value becomes its JSON text. */

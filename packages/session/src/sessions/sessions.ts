@@ -74,6 +74,14 @@ export interface ChainCompaction {
   record?: JsonObject;
 }
 
+interface CompactOptions {
+  /** Of the turn that compacts its own session. */
+  hold?: RunHold | undefined;
+  /** The harness execution that the compaction counts towards. */
+  execution_id?: string | undefined;
+  cause?: ChangeCause;
+}
+
 export interface HydratedSession {
   readonly session: Session;
   readonly entries: Entry[];
@@ -134,7 +142,7 @@ export interface Sessions {
   /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
   handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
   /** `hold` is given by a turn that compacts its own session. */
-  compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold, cause?: ChangeCause): Promise<Chain>;
+  compact(key: SessionKey, compaction: ChainCompaction, options?: CompactOptions): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
   /** Resolves to the first entry whose hash is wrong, or to null. */
@@ -279,8 +287,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     async compact(
       key,
       { summary, source, tokens_before, tokens_after, seed = [], record = {} },
-      hold,
-      cause = {},
+      { hold, execution_id, cause = {} } = {},
     ) {
       const chain = newChain();
       const state: JsonObject = {
@@ -297,7 +304,9 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       if (tokens_after !== undefined) content.tokens_after = tokens_after;
       const compacted = createEventBuilders(key, chain.id, cause).chain("chain.compacted", content);
       const records: ChangeRecords = { events: [compacted] };
-      return requireUnchanged(await sessions.compact(key, source, chain, first, records, hold));
+      return requireUnchanged(
+        await sessions.compact(key, source, chain, first, records, { hold, execution_id }),
+      );
     },
     async undo(key, actor) {
       const { head_chain_id } = await service.get(key);

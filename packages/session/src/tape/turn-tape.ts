@@ -138,13 +138,19 @@ function createNamedPublisher(
     },
     (err: unknown) => {
       key = null;
-      log.warn({ err, invocation_id: row.id }, "the session of a call could not be read; its progress is not published");
+      log.warn(
+        { err, invocation_id: row.id },
+        "the session of a call could not be read; its progress is not published",
+      );
     },
   );
   const publish: PublishProgress = (update) => {
     // The id is in use by another workspace, whose watchers must not receive the progress.
     if (key == null || live.findKey(key.scope, session_id).workspace !== key.workspace) return true;
-    return loop_port.tryPublish(PROGRESS_KIND, { ...payload, ...update }, { session_id, scope: key.scope }) !== null;
+    return (
+      loop_port.tryPublish(PROGRESS_KIND, { ...payload, ...update }, { session_id, scope: key.scope }) !==
+      null
+    );
   };
   return (update) => {
     if (key !== undefined) return publish(update);

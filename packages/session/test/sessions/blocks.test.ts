@@ -165,15 +165,19 @@ verifies("content.blocks", "restores the attachments of a message from its block
   expect({ kind, payload }).toEqual({ kind: "message", payload: message.payload });
 });
 
-verifies("content.blocks", "restores attachments that have no equal form as a block with the same content", () => {
-  const attachments = [
-    { name: "b.pdf", data: "data:application/pdf;base64,JVBERi0x" },
-    { resource: { uri: "file:///a.md", text: "# A", blob: "AAAA" } },
-    "not an attachment",
-  ];
-  const block = blockOf(entry("message", { role: "user", content: "see", attachments }))!;
-  expect(block.content).toHaveLength(3);
-  expect(block.content[1]).toMatchObject({ resource: { mimeType: "application/pdf", blob: "JVBERi0x" } });
-  const restored = entryFromBlock(block, NOW);
-  expect(blockOf({ id: 7, ...restored })).toEqual(block);
-});
+verifies(
+  "content.blocks",
+  "restores attachments that have no equal form as a block with the same content",
+  () => {
+    const attachments = [
+      { name: "b.pdf", data: "data:application/pdf;base64,JVBERi0x" },
+      { resource: { uri: "file:///a.md", text: "# A", blob: "AAAA" } },
+      "not an attachment",
+    ];
+    const block = blockOf(entry("message", { role: "user", content: "see", attachments }))!;
+    expect(block.content).toHaveLength(3);
+    expect(block.content[1]).toMatchObject({ resource: { mimeType: "application/pdf", blob: "JVBERi0x" } });
+    const restored = entryFromBlock(block, NOW);
+    expect(blockOf({ id: 7, ...restored })).toEqual(block);
+  },
+);

@@ -163,13 +163,25 @@ verifies("content.blocks", "counts attachments as the vendors do, whether or not
   const data = `iVBORw0KGgo${"A".repeat(533_000)}`;
   expect(tokens({ type: "image", data, mimeType: "image/png" })).toBe(image);
   expect(tokens({ name: "a.png", data })).toBe(image);
-  expect(tokens({ name: "a.png", mime_type: "image/png", data: `data:image/png;base64,${data}` })).toBe(image);
+  expect(tokens({ name: "a.png", mime_type: "image/png", data: `data:image/png;base64,${data}` })).toBe(
+    image,
+  );
   expect(tokens({ type: "image_url", image_url: { url: `data:image/png;base64,${data}` } })).toBe(image);
   expect(tokens({ url: "https://example.com/a.png" })).toBe(image);
-  const stored = { transport: "artifact", path: "a.png", bytes: 400_000, sha256: "ab", invocation_id: "inv_1" };
+  const stored = {
+    transport: "artifact",
+    path: "a.png",
+    bytes: 400_000,
+    sha256: "ab",
+    invocation_id: "inv_1",
+  };
   expect(tokens({ type: "image", mimeType: "image/png", ...stored })).toBe(image);
-  expect(tokens({ type: "resource", resource: { uri: "x", mimeType: "application/pdf" }, ...stored })).toBe(6 * image);
-  expect(tokens({ name: "a.pdf", media_type: "application/pdf", data: `JVBERi0${"A".repeat(533_000)}` })).toBe(6 * image);
+  expect(tokens({ type: "resource", resource: { uri: "x", mimeType: "application/pdf" }, ...stored })).toBe(
+    6 * image,
+  );
+  expect(
+    tokens({ name: "a.pdf", media_type: "application/pdf", data: `JVBERi0${"A".repeat(533_000)}` }),
+  ).toBe(6 * image);
   expect(tokens({ name: "a.txt", text: "x".repeat(4_000) })).toBe(1_000);
   const rest = tokens({}, { name: "a" }, { name: "a.bin", data: "A".repeat(100_000) });
   expect(rest).toBeGreaterThan(0);

@@ -90,18 +90,31 @@ export function* countChildRun(p: { id: string; depth: number }): Op<void> {
   refuseUse(row, "child_runs", "max_child_runs", p.id);
 }
 
-const USES = {
-  steps:
+export function* countStep(p: { id: string }): Op<void> {
+  const counted = yield sql(
     "update executions set steps = steps + 1 where id = $1 and status = 'running' and steps < max_steps returning id",
-  compactions: `update executions set compactions = compactions + 1
-    where id = $1 and status = 'running' and compactions < max_compactions returning id`,
-} as const;
-
-export function* useExecution(p: { id: string; what: keyof typeof USES }): Op<void> {
-  const counted = yield sql(USES[p.what], [p.id]);
+    [p.id],
+  );
   if (counted.length > 0) return;
   const [row] = yield* readRow(p.id);
-  refuseUse(row, p.what, p.what === "steps" ? "max_steps" : "max_compactions", p.id);
+  refuseUse(row, "steps", "max_steps", p.id);
+}
+
+/** Part of the transaction that begins the compacted chain, so a compaction that fails is not counted. */
+export function* countCompaction(id: string): Op<void> {
+  const counted = yield sql(
+    `update executions set compactions = compactions + 1
+      where id = $1 and status = 'running' and compactions < max_compactions returning id`,
+    [id],
+  );
+  if (counted.length === 0) yield* requireCompaction({ id });
+}
+
+/** Refuses an execution without a compaction left, before a compactor is called. */
+export function* requireCompaction(p: { id: string }): Op<void> {
+  const [row] = yield* readRow(p.id);
+  const is_left = row?.status === "running" && (row.compactions as number) < (row.max_compactions as number);
+  if (!is_left) refuseUse(row, "compactions", "max_compactions", p.id);
 }
 
 function* readRow(id: string): Op<Row[]> {

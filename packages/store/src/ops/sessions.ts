@@ -2,6 +2,7 @@
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
+import { countCompaction } from "./executions.ts";
 import { type HoldColumns, requireHeldRun, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { checkedCondition, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
@@ -115,6 +116,8 @@ export function* compactSession(
     records: ChangeRecordRows;
     /** The hold of the turn that compacts its own session; null if a person requested the compaction. */
     hold: HoldColumns | null;
+    /** The harness execution whose limit the compaction counts towards. */
+    execution_id: string | null;
   },
   dialect: SqlDialect,
 ): Op<Row | null> {
@@ -126,6 +129,7 @@ export function* compactSession(
   const source = yield* requireChain(p.key.org_id, p.key.project_id, p.expected.chain_id);
   const last = source.last_entry as number;
   if (last !== p.expected.last_entry_id) return null;
+  if (p.execution_id !== null) yield* countCompaction(p.execution_id);
   const inherited = (yield* lastVisibleEntry(source, last))?.hash ?? "";
   const parent_id = p.expected.chain_id;
   const new_chain = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };

@@ -7,7 +7,7 @@ import { createBinding, removeBinding, updateBinding, updateBindings } from "./b
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
 import { appendEntries, appendForTurn, appendIdle, appendOnce } from "./entries.ts";
-import { countStart, saveCheckpoint, setExecutionChain, useExecution } from "./executions.ts";
+import { countStart, countStep, requireCompaction, saveCheckpoint, setExecutionChain } from "./executions.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import { commitInstallation } from "./installations.ts";
 import {
@@ -127,8 +127,9 @@ const WRITES = {
   claimRuns,
   saveCheckpoint,
   countStart,
+  countStep,
+  requireCompaction,
   setExecutionChain,
-  useExecution,
   openLlmCall,
   settleLlmCall,
   endLostLlmCalls,

@@ -21,7 +21,8 @@ export function createExecutionStore(backend: Backend): ExecutionStore {
     },
     setChain: (id, invocation_id, chain_id) =>
       backend.write("setExecutionChain", { id, invocation_id, chain_id }),
-    use: (id, what) => backend.write("useExecution", { id, what }),
+    countStep: (id) => backend.write("countStep", { id }),
+    requireCompaction: (id) => backend.write("requireCompaction", { id }),
   };
 }
 

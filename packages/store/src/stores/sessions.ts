@@ -126,7 +126,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       });
       return row === null ? null : notify(decodeChain(row), records);
     },
-    async compact(key, expected, chain, first, records, hold) {
+    async compact(key, expected, chain, first, records, { hold, execution_id } = {}) {
       const row = await backend.write("compactSession", {
         key: keyColumns(key),
         expected,
@@ -134,6 +134,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         first: first.map(encodeEntry),
         records: encodeRecords(records),
         hold: hold === undefined ? null : encodeHold(hold),
+        execution_id: execution_id ?? null,
       });
       return row === null ? null : notify(decodeChain(row), records);
     },

@@ -328,7 +328,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () => startWrite("startRun", { run, parent: hold, tape, records, once, execution }, "sqlite"),
   ],
   ["execution", () => readExecution("o", "p", "x")],
-  ["use of an execution", () => startWrite("useExecution", { id: "x", what: "steps" }, "sqlite")],
+  ["step of an execution", () => startWrite("countStep", { id: "x" }, "sqlite")],
   ["start of a harness", () => startWrite("countStart", { id: "x", invocation_id: "i" }, "sqlite")],
   [
     "checkpoint",

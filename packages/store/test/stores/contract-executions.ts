@@ -52,16 +52,31 @@ export function executionCases(store: () => Store): void {
     "counts steps and compactions up to their limits under concurrent use",
     async () => {
       const { execution } = await beginExecution();
-      const { executions } = store();
+      const { executions, sessions } = store();
+      const { id, scope } = execution;
+      const use = {
+        countStep: () => executions.countStep(id),
+        async compact() {
+          await executions.requireCompaction(id);
+          const session_id = ids.next("session");
+          const key = { scope, workspace: "default", session_id };
+          const newChain = () => ({ id: ids.next("chain"), created_at: NOW });
+          const first = newChain();
+          await sessions.create({ key, name: "s", metadata: {} }, first, [], {});
+          const stale = { chain_id: first.id, last_entry_id: 9 };
+          // A compaction that begins no chain is not counted.
+          const options = { execution_id: id };
+          expect(await sessions.compact(key, stale, newChain(), [], {}, options)).toBeNull();
+          await sessions.compact(key, { chain_id: first.id, last_entry_id: 0 }, newChain(), [], {}, options);
+        },
+      };
       for (const [what, limit, max] of [
-        ["steps", "max_steps", 2],
-        ["compactions", "max_compactions", 1],
+        ["countStep", "max_steps", 2],
+        ["compact", "max_compactions", 1],
       ] as const) {
-        const uses = await Promise.allSettled(
-          Array.from({ length: 8 }, () => executions.use(execution.id, what)),
-        );
+        const uses = await Promise.allSettled(Array.from({ length: 8 }, () => use[what]()));
         expect(uses.filter(({ status }) => status === "fulfilled")).toHaveLength(max);
-        await expect(executions.use(execution.id, what)).rejects.toMatchObject({
+        await expect(use[what]()).rejects.toMatchObject({
           code: "harness.limit",
           details: { limit, max, used: max },
         });
@@ -90,7 +105,7 @@ export function executionCases(store: () => Store): void {
         code: "harness.limit",
         details: { limit: "ended" },
       });
-      await expect(store().executions.use(id, "steps")).rejects.toMatchObject({ code: "harness.limit" });
+      await expect(store().executions.countStep(id)).rejects.toMatchObject({ code: "harness.limit" });
     },
   );
 

@@ -78,7 +78,7 @@ export function fenceCases(store: () => Store): void {
         async () => {
           const last_entry_id = (await store().sessions.get(key))!.last_entry_id;
           const at = { chain_id: head, last_entry_id };
-          return await store().sessions.compact(key, at, newChain(), [summary], {}, hold);
+          return await store().sessions.compact(key, at, newChain(), [summary], {}, { hold });
         },
       ];
     };
