@@ -21,6 +21,30 @@ const PRECEDENCE_TESTS = ["packages/door/test/tools/precedence.test.ts"];
 
 export const BINDING_MUTANTS: Mutant[] = [
   {
+    defence: "bindings: a removed instrument plugin keeps its configuration",
+    file: "packages/store/src/ops/bindings.ts",
+    from: "  if (p.kept !== null) yield* keepSettings(p.org_id, p.kept);\n",
+    to: "",
+    tests: ["packages/servers/test/instruments/instruments.test.ts"],
+    only: "configuration of",
+  },
+  {
+    defence: "bindings: a kept configuration belongs to a project",
+    file: "packages/store/src/stores/bindings.ts",
+    from: "readKeptSettings(org_id, projectColumn(project_id), package_id)",
+    to: 'readKeptSettings(org_id, projectColumn(project_id) || "proj_default", package_id)',
+    tests: ["packages/servers/test/instruments/instruments.test.ts"],
+    only: "configuration of",
+  },
+  {
+    defence: "bindings: other packages keep no configuration",
+    file: "packages/registry/src/bindings/check-binding.ts",
+    from: "return manifest.runtime.instrument !== undefined;",
+    to: "return manifest.runtime !== undefined;",
+    tests: ["packages/servers/test/instruments/instruments.test.ts"],
+    only: "configuration of",
+  },
+  {
     defence: "binding: a patch keeps the config if it does not contain one",
     file: REQUESTED,
     from: "resolve(config, before.config, carried.config)",

@@ -1,4 +1,11 @@
-import type { Binding, ExportKind, MaybePromise, Package, SemanticEventType } from "@backplane/contract";
+import type {
+  Binding,
+  ExportKind,
+  JsonObject,
+  MaybePromise,
+  Package,
+  SemanticEventType,
+} from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { ChangeRecords } from "./change-records.ts";
 
@@ -33,6 +40,8 @@ export interface BindingStore {
   ): Promise<void>;
   /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
+  /** The configuration that the last removed binding of the package left in exactly this scope; null if none. */
+  keptConfig(scope: Scope, package_id: string): Promise<JsonObject | null>;
   /** Finds bindings visible to `scope`: its own and org-wide ones, or for the whole org those of all projects. */
   get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(

@@ -13,9 +13,16 @@ export interface InstallationRows {
   moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
   created: readonly { row: Binding; records: ChangeRecords }[];
   /** Bindings to remove, with the generation that was read. Removed first, so that others can use their versions. */
-  removed?: readonly { row: Binding; records: ChangeRecords }[];
+  removed?: readonly RemovedBinding[];
   /** The revision of the org's bindings at which the names of servers were free; null if none was checked. */
   expected_revision?: number | null;
+}
+
+export interface RemovedBinding {
+  row: Binding;
+  records: ChangeRecords;
+  /** Keeps the configuration for a later binding of the package in the same scope (`BindingStore.keptConfig`). */
+  keeps_config?: boolean;
 }
 
 export interface InstallationStore {

@@ -22,7 +22,7 @@ import {
 import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import type { ChangeEffects } from "./change-effects.ts";
-import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
+import { checkBinding, findExport, findUnboundSlots, isInstrument } from "./check-binding.ts";
 import { type Claim, createClaim } from "./claims.ts";
 import { requireRemovable } from "./name-authority.ts";
 import type { BindingPlanner, PlannedMove } from "./plan-change.ts";
@@ -166,7 +166,9 @@ export function createBindings({
       const removed = rows.map((row) => {
         const details = row === binding ? waiting : {};
         const disabled: Binding = { ...row, status: "disabled" };
-        return { row, records: planner.buildRecords(caller, disabled, "binding.remove", details) };
+        const records = planner.buildRecords(caller, disabled, "binding.remove", details);
+        // The configuration of an instrument plugin is found again by a later installation, as its data folder is.
+        return { row, records, keeps_config: row === binding && isInstrument(bound) };
       });
       try {
         // Removes only the generations that were checked: an admin may have named the server since then.

@@ -13,7 +13,7 @@ import {
   type PluginExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import type { KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
+import type { BoundPackage, KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
 import { hasOpenSlots, listSlots } from "../grant/server-slots.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
@@ -24,6 +24,10 @@ export interface CheckedExport {
   package: Package;
   /** For a binding of the whole package, the result of `combineTools`. */
   export: PluginExport;
+}
+
+export function isInstrument({ package: { manifest } }: Pick<BoundPackage, "package">): boolean {
+  return manifest.runtime.instrument !== undefined;
 }
 
 export type PackageFinder = Pick<PackageStore, "find">;

@@ -14,7 +14,14 @@ import {
   type JsonObject,
   type Package,
 } from "@backplane/contract";
-import { type Caller, type ChangeRecords, hasRole, type KernelDeps, requireWholeOrg } from "@backplane/ports";
+import {
+  type Caller,
+  type ChangeRecords,
+  hasRole,
+  type KernelDeps,
+  requireWholeOrg,
+  type Scope,
+} from "@backplane/ports";
 import { type BuildRecords, createBindingRecords } from "./binding-records.ts";
 import {
   type CheckedExport,
@@ -22,6 +29,7 @@ import {
   findExport,
   findUnboundSlots,
   invalidBinding,
+  isInstrument,
   type PackageFinder,
 } from "./check-binding.ts";
 import type { Claim } from "./claims.ts";
@@ -107,6 +115,8 @@ export function createBindingPlanner(
   const signed = createSignedVersions(deps);
   const buildRecords = createBindingRecords(deps);
   const held = createHeldPermissions(deps);
+  const findKeptConfig = async (scope: Scope, checked: CheckedExport) =>
+    isInstrument(checked) ? await store.bindings.keptConfig(scope, checked.package.package_id) : null;
 
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
@@ -142,7 +152,7 @@ export function createBindingPlanner(
       export_id: body.export_id,
       kind: checked.export.kind,
       scope,
-      config: config ?? source?.config ?? {},
+      config: config ?? source?.config ?? (await findKeptConfig(scope, checked)) ?? {},
       secrets: { ...copied?.secrets, ...secrets },
       status: body.status ?? "active",
       unbound_slots: [],

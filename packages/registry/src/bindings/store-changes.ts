@@ -1,6 +1,6 @@
 /** Stores planned changes of bindings in one transaction, with the removals that they require. */
 import { type BackplaneError, type Binding, codeOf } from "@backplane/contract";
-import type { Caller, KernelDeps } from "@backplane/ports";
+import type { Caller, KernelDeps, RemovedBinding } from "@backplane/ports";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type Claim, writeClaimed } from "./claims.ts";
 import { type BindingPlanner, isMove, type PlannedChange, toUpdate } from "./plan-change.ts";
@@ -14,8 +14,6 @@ export type StoreChanges = (
     removed?: readonly RemovedBinding[];
   },
 ) => Promise<void>;
-
-type RemovedBinding = Parameters<KernelDeps["store"]["installations"]["commit"]>[0]["created"][number];
 
 export function createChangeWriter(
   { store, runner }: Pick<KernelDeps, "store" | "runner">,

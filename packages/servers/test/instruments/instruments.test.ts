@@ -1,4 +1,5 @@
-import type { BoundPackage } from "@backplane/ports";
+import type { JsonObject } from "@backplane/contract";
+import type { BoundPackage, Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
@@ -366,4 +367,50 @@ test("loads dependents again when a plugin is upgraded or rolled back", async ()
   runner.described = [];
   await fixture.kernel.bindings.rollback(admin, binding_id);
   expect(runner.described).toEqual(["parent", "child"]);
+});
+
+verifies(
+  "instr.context",
+  "keeps the configuration of a removed plugin, by plugin id, org and project",
+  async () => {
+    const { fixture } = await createInstrumentKernel();
+    const { bindings } = fixture.kernel;
+    const org_admin = { ...admin, scope: { ...scope, project_id: null } };
+    const content = instrumentManifest("jira");
+    const { package_id, version: package_version } = content;
+    await fixture.kernel.packages.install(admin, fixture.importer.add(content));
+    const body = { package_id, package_version, export_id: "*" };
+    const install = async (caller: Caller, config?: JsonObject) =>
+      await bindings.create(caller, { ...body, ...(config === undefined ? {} : { config }) });
+
+    const first = await install(admin, { "base-url": "https://a.example.com" });
+    const changed = await bindings.patch(admin, first.binding_id, {
+      config: { "base-url": "https://b.example.com" },
+    });
+    await bindings.remove(admin, first.binding_id);
+    const again = await install(admin);
+    expect(again.binding_id).not.toBe(first.binding_id);
+    expect(again.config).toEqual(changed.config);
+
+    // Another project, the whole org and another plugin have their own configuration.
+    expect((await install(org_admin)).config).toEqual({});
+    const other = instrumentManifest("confluence");
+    expect((await fixture.bind(other, { export_id: "*" })).config).toEqual({});
+
+    // A request with a configuration replaces the kept one, and an empty one removes it.
+    await bindings.remove(admin, again.binding_id);
+    const empty = await install(admin, {});
+    expect(empty.config).toEqual({});
+    await bindings.remove(admin, empty.binding_id);
+    const last = await install(admin);
+    expect(last.config).toEqual({});
+  },
+);
+
+test("keeps no configuration of other packages", async () => {
+  const fixture = await createTestKernel();
+  const content = manifest([toolExport("echo")]);
+  const { binding_id } = await fixture.bind(content, { config: { a: 1 } });
+  await fixture.kernel.bindings.remove(admin, binding_id);
+  expect((await fixture.bind(content)).config).toEqual({});
 });

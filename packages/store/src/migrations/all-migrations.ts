@@ -26,6 +26,7 @@ import { jobIndexes } from "./0029-job-indexes.ts";
 import { traces } from "./0030-traces.ts";
 import { sharedPackages } from "./0031-shared-packages.ts";
 import { runEndpointUsage } from "./0032-run-endpoint-usage.ts";
+import { keptSettings } from "./0033-kept-settings.ts";
 import type { Migration } from "./migration.ts";
 import { newestVersion } from "./schema-version.ts";
 
@@ -59,6 +60,7 @@ export const MIGRATIONS: readonly Migration[] = [
   traces,
   sharedPackages,
   runEndpointUsage,
+  keptSettings,
 ];
 
 export const SCHEMA_VERSION = newestVersion(MIGRATIONS);

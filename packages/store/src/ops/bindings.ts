@@ -89,18 +89,52 @@ export function* replaceBindings(changes: UpdateBindings["changes"]): Op<void> {
   }
 }
 
+interface KeptSettings {
+  project_id: string;
+  package_id: string;
+  config: string;
+}
+
 export interface RemoveBinding {
   org_id: string;
   project_id: string;
   id: string;
   /** Null accepts any generation. */
   expected: number | null;
+  /** The configuration that a later binding of the package begins with; null keeps nothing and changes nothing. */
+  kept: KeptSettings | null;
   records: ChangeRecordRows;
 }
 
 export function* removeBinding(p: RemoveBinding): Op<boolean> {
   yield* raiseRevision(p.org_id, null);
   return yield* deleteBinding(p);
+}
+
+/** An empty configuration removes the kept one. */
+function* keepSettings(org_id: string, { project_id, package_id, config }: KeptSettings): Op<void> {
+  const key = [org_id, project_id, package_id];
+  if (config === "{}") {
+    yield sql("delete from kept_settings where org_id = $1 and project_id = $2 and package_id = $3", key);
+    return;
+  }
+  yield sql(
+    `insert into kept_settings (org_id, project_id, package_id, config) values ($1, $2, $3, $4)
+      on conflict (org_id, project_id, package_id) do update set config = excluded.config`,
+    [...key, config],
+  );
+}
+
+export function* readKeptSettings(
+  org_id: string,
+  project_id: string,
+  package_id: string,
+): Op<Row | undefined> {
+  const [row] = yield sql(
+    "select config from kept_settings where org_id = $1 and project_id = $2 and package_id = $3",
+    [org_id, project_id, package_id],
+  );
+  return row;
 }
 
 /** A project may remove only its own bindings; the whole org may remove any binding. */
@@ -118,6 +152,7 @@ export function* deleteBinding(p: RemoveBinding): Op<boolean> {
   yield sql("delete from sign_ins where binding_id = $1", [p.id]);
   yield sql("delete from logins where binding_id = $1", [p.id]);
   yield sql("delete from sampling_uses where binding_id = $1", [p.id]);
+  if (p.kept !== null) yield* keepSettings(p.org_id, p.kept);
   yield* writeRecords(p.records);
   return true;
 }

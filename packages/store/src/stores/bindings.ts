@@ -1,4 +1,4 @@
-import type { Binding } from "@backplane/contract";
+import type { Binding, JsonObject } from "@backplane/contract";
 import type { BindingStore, BoundPackage, ChangeRecords, Scope } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import {
@@ -9,6 +9,7 @@ import {
   listCandidateBindings,
   listWholePackageBindings,
   readBinding,
+  readKeptSettings,
   readRevision,
   type WriteBinding,
 } from "../ops/bindings.ts";
@@ -50,10 +51,15 @@ export function createBindingStore(backend: Backend): BindingStore {
         project_id: projectColumn(scope.project_id),
         id,
         expected: expected ?? null,
+        kept: null,
         records: encodeRecords(records),
       });
       if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
+    },
+    async keptConfig({ org_id, project_id }, package_id) {
+      const row = await backend.read(() => readKeptSettings(org_id, projectColumn(project_id), package_id));
+      return row === undefined ? null : (JSON.parse(row.config as string) as JsonObject);
     },
     get: (scope, id) =>
       backend.readCached(`binding ${scope.org_id} ${scope.project_id ?? ""} ${id}`, function* () {

@@ -18,11 +18,18 @@ export function createInstallationStore(backend: Backend): InstallationStore {
         })),
         moved: moved.map(({ row, expected, records }) => ({ ...encodeBinding(row, records), expected })),
         created: created.map(({ row, records }) => encodeBinding(row, records)),
-        removed: removed.map(({ row, records }) => ({
+        removed: removed.map(({ row, records, keeps_config = false }) => ({
           org_id: row.scope.org_id,
           project_id: projectColumn(row.scope.project_id),
           id: row.binding_id,
           expected: row.generation,
+          kept: keeps_config
+            ? {
+                project_id: projectColumn(row.scope.project_id),
+                package_id: row.package_id,
+                config: JSON.stringify(row.config),
+              }
+            : null,
           records: encodeRecords(records),
         })),
       });
