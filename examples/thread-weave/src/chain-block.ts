@@ -10,7 +10,7 @@ export interface ChainBlock {
   from_entries?: number[];
 }
 
-export interface ContentPart {
+interface ContentPart {
   type: string;
   text?: string;
   mimeType?: string;

@@ -322,7 +322,27 @@ verifies(
       });
       const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
       expect(head_chain_id).toBe(before.head_chain_id);
+      // No compaction was attempted.
+      expect(fixture.events.filter(({ kind }) => kind.startsWith("session.compaction."))).toEqual([]);
     }
+  },
+);
+
+verifies(
+  "harness.limits",
+  "resumes a summary_reseed harness on its chain if another gateway used its last compaction meanwhile",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
+    await fixture.say(`/say ${LOREM}`);
+    const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+    fixture.store.sessions.compact = () => Promise.reject(new BackplaneError("harness.limit"));
+    const body = await crashOnce(fixture);
+    expect(body).toMatchObject({
+      mode: "resume",
+      summary: { text: "half done" },
+      target: { chain_id: before.head_chain_id },
+    });
   },
 );
 

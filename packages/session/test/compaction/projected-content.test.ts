@@ -1,4 +1,4 @@
-import { artifactsIn, type Block, type Entry, type Json } from "@backplane/contract";
+import { artifactsIn, type Block, type Entry, type Json, type JsonObject } from "@backplane/contract";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { projectContent, restoreContent } from "../../src/compaction/projected-content.ts";
@@ -43,7 +43,7 @@ verifies("content.blocks", "does not change blocks of text, or blocks that a com
 verifies("content.blocks", "replaces large attachments by references, which a compactor can return", () => {
   const data = `iVBORw0KGgo${"A".repeat(40_000)}`;
   const blob = `JVBERi0${"A".repeat(40_000)}`;
-  const attachments = [
+  const attachments: JsonObject[] = [
     { type: "image", data, mimeType: "image/png", name: "a.png" },
     { name: "b.pdf", media_type: "application/pdf", data: blob },
     { type: "image", source: { type: "base64", media_type: "image/png", data } },

@@ -1,4 +1,4 @@
-import type { Block, Entry, JsonObject } from "@backplane/contract";
+import type { Block, Entry, Json, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { blockOf, entryFromBlock } from "../../src/sessions/blocks.ts";
@@ -169,7 +169,7 @@ verifies(
   "content.blocks",
   "restores attachments that have no equal form as a block with the same content",
   () => {
-    const attachments = [
+    const attachments: Json[] = [
       { name: "b.pdf", data: "data:application/pdf;base64,JVBERi0x" },
       { resource: { uri: "file:///a.md", text: "# A", blob: "AAAA" } },
       "not an attachment",

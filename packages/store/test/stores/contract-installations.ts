@@ -91,6 +91,25 @@ export function installationCases(store: () => Store): void {
     expect((await readState(scope)).audit).toContain("binding.remove");
   });
 
+  test("keeps the configuration of a removed binding for its package and scope", async () => {
+    const scope = freshOrg();
+    const { bindings, installations } = store();
+    await installations.commit(newInstallation(scope, "0.1.0"));
+    const remove = async (config: JsonObject, keeps_config: boolean) => {
+      const row = sampleBinding({ scope, export_id: "kept", config });
+      const empty = { packages: [], moved: [], created: [] };
+      await installations.commit({ ...empty, created: [{ row, records: {} }] });
+      await installations.commit({ ...empty, removed: [{ row, records: {}, keeps_config }] });
+      return await bindings.keptConfig(scope, row.package_id);
+    };
+    expect(await remove({ a: 1 }, false)).toBeNull();
+    expect(await remove({ a: 1 }, true)).toEqual({ a: 1 });
+    expect(await remove({ a: 2 }, true)).toEqual({ a: 2 });
+    expect(await remove({ a: 3 }, false)).toEqual({ a: 2 });
+    expect(await bindings.keptConfig({ ...scope, project_id: null }, "acme/other")).toBeNull();
+    expect(await remove({}, true)).toBeNull();
+  });
+
   test("stores nothing of an installation that binds the same export twice", async () => {
     const scope = freshOrg();
     const rows = newInstallation(scope, "0.1.0");
