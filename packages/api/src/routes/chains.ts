@@ -129,6 +129,9 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/chains/{id}/blocks",
       operation_id: "listBlocks",
       summary: "List the blocks of a chain from its last compaction on, including inherited ones",
+      description:
+        "The attachments of a user's message are its last blocks of content. `attachment` marks them: true, or " +
+        "`untyped` if they were sent without a type.",
       tag: "Chains",
       auth: READ,
       params: IdParams,

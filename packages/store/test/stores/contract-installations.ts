@@ -1,3 +1,4 @@
+import type { JsonObject } from "@backplane/contract";
 import type { InstallationRows, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "../support/samples.ts";
