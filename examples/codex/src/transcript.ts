@@ -104,10 +104,20 @@ function listIds(blocks: readonly Block[], wanted_kind: Block["kind"]): string[]
 }
 
 export function plainText({ content, structured_output }: Block): string {
-  const texts = content.flatMap((part) => ("text" in part && typeof part.text === "string" ? part.text : []));
+  const texts = content.flatMap(describePart);
   return texts.length === 0 && structured_output !== undefined
     ? JSON.stringify(structured_output)
     : texts.join("\n");
+}
+
+/** The model has to know of an attached file even though only its name can be sent. */
+function describePart({ type, text, name, resource, attachment }: Block["content"][number]): string[] {
+  if (typeof text === "string") return [text];
+  const file = (resource ?? {}) as { uri?: unknown; text?: unknown };
+  if (typeof file.text === "string") return [file.text];
+  if (attachment === undefined) return [];
+  const label = [name, file.uri].find((value) => typeof value === "string") ?? "without a name";
+  return [`[attached ${type}: ${label}]`];
 }
 
 function textContent(content: string): Block["content"] {

@@ -209,6 +209,12 @@ test("passes the conversation to Codex as items, without calls that have no resu
   ]);
 });
 
+test("names the files that were attached to an earlier message", () => {
+  const image = { type: "image", data: "AAAA", mimeType: "image/png", name: "plan.png", attachment: true };
+  const [item] = itemsOf([{ kind: "input", content: [{ type: "text", text: "see" }, image] }]);
+  expect(item).toMatchObject({ content: [{ type: "input_text", text: "see\n[attached image: plan.png]" }] });
+});
+
 test("points Codex at the gateway, and at its tools only with the scope for them", () => {
   const gateway = { base_url: "http://127.0.0.1:7420/", scopes: ["tools:invoke"] } as never;
   const settings = buildSettings({ gateway }, "main/gpt", "/workspace").filter(

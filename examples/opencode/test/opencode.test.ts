@@ -165,6 +165,25 @@ test("describes the earlier conversation", () => {
   ]);
 });
 
+test("names the files that were attached to earlier messages", () => {
+  const attachment = true;
+  const text = describeHistory([
+    {
+      kind: "input",
+      content: [
+        { type: "text", text: "see" },
+        { type: "image", data: "AAAA", mimeType: "image/png", name: "plan.png", attachment },
+        { type: "resource", resource: { uri: "file:///a.pdf", blob: "AAAA" }, attachment },
+        { type: "resource", resource: { uri: "file:///a.md", text: "# A" }, attachment },
+        { type: "file", attachment },
+      ],
+    },
+  ]);
+  expect(text.split("\n\n")[1]).toBe(
+    "User: see\n[attached image: plan.png]\n[attached resource: file:///a.pdf]\n# A\n[attached file: without a name]",
+  );
+});
+
 test("points OpenCode at the gateway, and at its tools only with the scope for them", () => {
   const context = { gateway: { delegation_token: "vai_dlg_1" } } as never;
   const gateway = { base_url: "http://127.0.0.1:7420", scopes: ["tools:invoke"] } as never;
