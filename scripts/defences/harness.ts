@@ -234,6 +234,14 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "that begin a chain",
   },
   {
+    defence: "harness: a reseed that fails is announced",
+    file: BODY,
+    from: "    if (is_started)\n",
+    to: "    if (is_started && error === null)\n",
+    tests: RESUME_TESTS,
+    only: "that reseeds a harness",
+  },
+  {
     defence: "harness: a reseed counts as a compaction",
     file: BODY,
     from: "{ execution_id: id, cause: causeOfCall(live.row) }",

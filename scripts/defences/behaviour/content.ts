@@ -112,7 +112,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a model gets images only in formats that vendors read",
     file: "packages/sdk/src/kernel/llm-content.ts",
-    from: "if (media_type === undefined ||",
+    from: "if (media_type === null ||",
     to: "if (",
     tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
   },
@@ -183,8 +183,8 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a compactor can return the references that it got",
     file: "packages/session/src/compaction/projected-content.ts",
-    from: "{ ...block, text, transport: STORED }",
-    to: "{ ...block, text }",
+    from: "{ ...sent, text, transport: STORED }",
+    to: "{ ...sent, text }",
     tests: ["packages/session/test/compaction/projected-content.test.ts"],
   },
   {

@@ -426,8 +426,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "compaction: the end of a compaction is published",
     file: COMPACTION,
-    from: 'this.#publish(key, "session.compaction.completed", {',
-    to: 'this.#publish(key, "session.compaction.started", {',
+    from: 'this.#publish(key, "completed", {',
+    to: 'this.#publish(key, "started", {',
     tests: COMPACT_IF_NEEDED_TESTS,
   },
   {

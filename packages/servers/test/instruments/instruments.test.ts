@@ -385,7 +385,7 @@ verifies(
 
     const first = await install(admin, { "base-url": "https://a.example.com" });
     const patch = { config: { "base-url": "https://b.example.com" } };
-  const changed = await bindings.patch(admin, first.binding_id, patch, undefined);
+    const changed = await bindings.patch(admin, first.binding_id, patch, undefined);
     await bindings.remove(admin, first.binding_id);
     const again = await install(admin);
     expect(again.binding_id).not.toBe(first.binding_id);
