@@ -139,9 +139,8 @@ async function isCompactedFrom(
 }
 
 /** A new chain that begins with a summary is a compaction of the session, which the policy can forbid. */
-function mayCompact({ policy, used }: ExecutionRow): boolean {
-  const { allow_compaction = true, max_compactions = 1 } = policy;
-  return allow_compaction && used.compactions < max_compactions;
+function mayCompact({ policy: { allow_compaction = true, max_compactions = 1 } }: ExecutionRow): boolean {
+  return allow_compaction && max_compactions > 0;
 }
 
 /**
@@ -171,8 +170,7 @@ async function reseed(
         const { tokens_before, tokens_after } = compaction;
         if (!is_started) door.publishCompaction(key, "started", { target_session_id, tokens_before });
         is_started = true;
-        const options = { execution_id: id, cause: causeOfCall(live.row) };
-        const chain = await door.sessions.compact(key, compaction, options);
+        const chain = await door.sessions.compact(key, compaction, { cause: causeOfCall(live.row) });
         await store.executions.setChain(id, live.row.id, chain.id);
         const { last_entry_id } = compaction.source;
         const written = await door.sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1);
@@ -187,8 +185,6 @@ async function reseed(
   } catch (error) {
     if (is_started)
       door.publishCompaction(key, "failed", { target_session_id, error: toBackplaneError(error).message });
-    // Another compaction of this execution was the last one that its policy allows.
-    if (codeOf(error) === "harness.limit") return null;
     throw error;
   }
 }

@@ -40,9 +40,10 @@ export function restoreContent(block: Block, source: readonly Entry[]): Block {
 }
 
 function projectBlock(sent: ContentBlock, block: Block, content_index: number): ContentBlock {
-  if (sent.type === "text" || sent.text !== undefined) return sent;
+  if (sent.type === "text") return sent;
   const reference = toReference(sent, block, content_index);
   if (reference !== null) return reference;
+  if (sent.text !== undefined) return sent;
   const text = describeContent(normalizeContent(sent));
   return isArtifact(sent) ? { ...sent, text, transport: STORED } : { ...sent, text };
 }

@@ -78,3 +78,18 @@ verifies("content.blocks", "replaces large attachments by references, which a co
     { type: "text", text: "[image: a.png, image/png, 30008 bytes]" },
   ]);
 });
+
+verifies("content.blocks", "replaces large data beside a text, and restores both", () => {
+  const image = {
+    type: "image",
+    text: "a plan",
+    data: `iVBORw0KGgo${"A".repeat(40_000)}`,
+    mimeType: "image/png",
+  };
+  const payload = { role: "user", content: "see", attachments: [image] };
+  const entry: Entry = { id: 7, kind: "message", payload, meta: {}, date: "2026-01-01T00:00:00Z" };
+  const projected = projectContent(blockOf(entry)!);
+  expect(projected.content[1]).toMatchObject({ transport: "stored", entry_id: 7, content_index: 1 });
+  expect(projected.content[1]).not.toHaveProperty("data");
+  expect(restoreContent(projected, [entry])).toEqual(blockOf(entry));
+});
