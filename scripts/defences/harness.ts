@@ -238,7 +238,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "    if (is_started)\n",
     to: "    if (is_started && error === null)\n",
-    tests: RESUME_TESTS,
+    tests: ["packages/agent/test/harness/replayed-conversation.test.ts"],
     only: "that reseeds a harness",
   },
   {

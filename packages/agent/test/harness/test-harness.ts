@@ -2,8 +2,9 @@
 import type { Json, JsonObject, Run } from "@backplane/contract";
 import type { Caller, Kernel } from "@backplane/ports";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
-import { ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
+import { ended, ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
 import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect } from "vitest";
 
 type Running = Parameters<RunnerScript>[0];
 
@@ -78,4 +79,26 @@ export async function runHarness(
   const done = await (await fixture.kernel.runs.start(user, body)).settled;
   const { used } = await fixture.kernel.runs.execution(user, done.harness!.execution_id);
   return { done, used };
+}
+
+/** Runs a harness that crashes after its first checkpoint; returns the body of its second start. */
+export async function crashOnce(
+  fixture: Pick<TestKernel, "kernel" | "runner">,
+  options: { policy?: object; between?: () => Promise<unknown> } = {},
+): Promise<JsonObject> {
+  let starts = 0;
+  let body: JsonObject = {};
+  fixture.runner.script = async ({ request, event }) => {
+    if (request.op !== "harness.run") return ok(null);
+    body = request.body;
+    if (++starts > 1) return ok({});
+    event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { text: "half done" } } });
+    await options.between?.();
+    return ended("failed", "crashed");
+  };
+  const harness = { export_id: "triage", policy: options.policy ?? {} };
+  const start = { session_id: "s1", input: { text: "fix the bug" }, harness };
+  const done = await (await fixture.kernel.runs.start(user, start)).settled;
+  expect([done.status, starts]).toEqual(["completed", 2]);
+  return body;
 }
