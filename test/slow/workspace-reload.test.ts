@@ -104,7 +104,6 @@ verifies(
     const path = writeToolsFolder("editable", {
       "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
       "tools/edited.ts": describedToolSource("one"),
-      "words.ts": "export const word: string = 'old';",
     });
     const { stdout } = await cli("plugin", "install", path, "--editable");
     expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);

@@ -6,7 +6,7 @@
 import { type HarnessCheckpoint, INVOCATION_LIMITS, type JsonObject } from "@backplane/contract";
 import type { LiveCall } from "../calls/live-calls.ts";
 import type { PluginCallEvent } from "../calls/redact.ts";
-import type { BoundHarness } from "../open/harness-input.ts";
+import type { HarnessDeclaration } from "../open/harness-input.ts";
 import type { Door } from "./door.ts";
 import { findCheckpointIssue } from "./harness-body.ts";
 
@@ -19,7 +19,7 @@ export interface CheckpointWriter {
 export function createCheckpointWriter(
   door: Pick<Door, "deps" | "store_wait">,
   live: LiveCall,
-  item: BoundHarness,
+  item: HarnessDeclaration,
   write: (event: PluginCallEvent) => void,
 ): CheckpointWriter {
   const { executions } = door.deps.store;

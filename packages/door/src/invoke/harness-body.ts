@@ -103,7 +103,7 @@ interface ReplayedChain extends JsonObject {
 }
 
 /**
- * The chain that the execution works for. A compaction continues the conversation on another chain, so the head is
+ * The chain that the execution works on. A compaction continues the conversation on another chain, so the head is
  * sent if it was compacted from the target; after a reset, or if the call specified another chain, the target itself
  * is sent.
  */

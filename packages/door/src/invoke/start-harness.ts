@@ -10,7 +10,7 @@ import {
 import type { InvocationRow, RunOutcome } from "@backplane/ports";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
-import type { BoundHarness } from "../open/harness-input.ts";
+import type { HarnessDeclaration } from "../open/harness-input.ts";
 import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { buildRestartBody, buildResumeBody, buildStartBody } from "./harness-body.ts";
@@ -27,7 +27,7 @@ export function isHarness(row: Pick<InvocationRow, "export_kind" | "within">): b
 
 export async function startHarness(door: Door, live: LiveCall, item: PluginExport): Promise<StartedHarness> {
   const { row } = live;
-  const { fidelity } = (item as BoundHarness).harness;
+  const { fidelity } = (item as HarnessDeclaration).harness;
   const new_execution = live.execution;
   live.execution = null;
   publishEvents(door, live);

@@ -16,7 +16,7 @@ import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { authorizeSessionIds, type SessionIdsDeps } from "../authority/session-ids.ts";
 import type { ExecutionPlan } from "../calls/live-calls.ts";
 
-export type BoundHarness = Extract<PluginExport, { kind: "harness" }>;
+export type HarnessDeclaration = Extract<PluginExport, { kind: "harness" }>;
 
 export function findHarnessIssues(input: Json): readonly SchemaIssue[] {
   const parsed = HarnessInputSchema.safeParse(input);
@@ -42,7 +42,7 @@ export interface HarnessCallRequest {
   caller: Caller;
   invocation_id: string;
   run_id: string | null;
-  export: BoundHarness;
+  export: HarnessDeclaration;
   binding_id: string;
   /** Already checked by findHarnessIssues. */
   input: HarnessInput;
@@ -144,7 +144,7 @@ async function authorizeTarget(
   await authorizeSessionIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
 }
 
-function resolvePolicy(item: BoundHarness, requested: HarnessPolicy): NewExecution["policy"] {
+function resolvePolicy(item: HarnessDeclaration, requested: HarnessPolicy): NewExecution["policy"] {
   const { mode, supports } = item.harness;
   const { max_depth, max_child_runs, max_steps, max_compactions } = HARNESS_LIMITS;
   return {

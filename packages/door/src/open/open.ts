@@ -51,7 +51,7 @@ import type { RootCaller } from "../calls/revocation.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 import { findInputIssues, markTestEvent } from "./check-input.ts";
 import { findSuccessor } from "./find-successor.ts";
-import { type BoundHarness, type ExecutionPlanDeps, planExecution } from "./harness-input.ts";
+import { type ExecutionPlanDeps, type HarnessDeclaration, planExecution } from "./harness-input.ts";
 
 export interface InvocationRequest {
   caller: Caller;
@@ -222,7 +222,7 @@ async function openExecution(
       caller,
       invocation_id,
       run_id: harness_run?.run_id ?? body.run_id ?? null,
-      export: plan.export as BoundHarness,
+      export: plan.export as HarnessDeclaration,
       binding_id: plan.bound.binding.binding_id,
       input: (body.input ?? {}) as HarnessInput,
       call_ids: { session_id: body.session_id, chain_id: body.chain_id },

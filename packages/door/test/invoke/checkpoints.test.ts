@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { LiveCall } from "../../src/calls/live-calls.ts";
 import { createCheckpointWriter } from "../../src/invoke/checkpoints.ts";
 import type { Door } from "../../src/invoke/door.ts";
-import type { BoundHarness } from "../../src/open/harness-input.ts";
+import type { HarnessDeclaration } from "../../src/open/harness-input.ts";
 
 const createCheckpoint = (n: number) => ({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: n } });
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -24,7 +24,7 @@ function createWriter(accepted: number) {
     violations: 0,
   };
   const written: JsonObject[] = [];
-  const harness = { harness: { fidelity: "checkpoint" } } as BoundHarness;
+  const harness = { harness: { fidelity: "checkpoint" } } as HarnessDeclaration;
   const writer = createCheckpointWriter(door, live as unknown as LiveCall, harness, (event) => {
     written.push(event as unknown as JsonObject);
   });

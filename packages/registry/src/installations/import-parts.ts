@@ -62,13 +62,13 @@ export async function importParts(
       try {
         requireNotCancelled(options.operation);
         options.requireAccess(part);
-        const imported_part = await opened.import(part);
-        held_digests.push(imported_part.digest);
+        const imported_package = await opened.import(part);
+        held_digests.push(imported_package.digest);
         const { marketplace } = options;
         const imported: ImportedPackage =
           marketplace === undefined
-            ? imported_part
-            : { ...imported_part, origin: "marketplace", marketplace };
+            ? imported_package
+            : { ...imported_package, origin: "marketplace", marketplace };
         const { state, ...signature_result } = await options.checkImported(imported);
         const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
@@ -144,8 +144,9 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
 }
 
 /**
- * Rethrows errors that are not the fault of the part, such as an unavailable store, errors of a package with a
- * manifest, and those of the only part of a source that is not an Agent Plugin.
+ * Returns the report of a part that cannot be used. Rethrows the error if it is not the fault of the part (for example,
+ * the store is unavailable), if the part is a package with a manifest, or if it is the only part of a source that is not
+ * an Agent Plugin.
  */
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
   const single = parts.length === 1 && kind !== "agent_plugin";

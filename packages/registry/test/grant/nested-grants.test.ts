@@ -170,8 +170,8 @@ test("never widens the grant when a level is added", () => {
         const base_level: Level = lists_domains ? base : { ...base, allowed_domains: ["*"] };
         for (const level of added) expect(findWiderDimensions(toGrant(level), base_level)).toEqual([]);
         // A caller only narrows the grant, even in a field that no other level restricts.
-        for (const chain of [[first], [second], [first, second]]) {
-          const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));
+        for (const narrowings of [[first], [second], [first, second]]) {
+          const grant = toGrant(intersect(without, ...narrowings.map((narrowing) => narrowing ?? {})));
           expect(findWiderDimensions(grant, base)).toEqual([]);
           expect(findWiderDimensions(toGrant(intersect(without, first ?? {}, second ?? {})), grant)).toEqual(
             [],

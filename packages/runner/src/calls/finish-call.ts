@@ -142,7 +142,7 @@ async function collectMentionedFiles(
 
 /**
  * A side process must exit on its own and with code 0 after its answer. If it does not, a violation is counted and the
- * result stays valid. More output than the answer makes the result invalid.
+ * result stays valid. Any output besides the answer makes the result invalid.
  */
 async function tearDown(
   process: PluginInstance,

@@ -62,10 +62,15 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
   };
 }
 
-/** Providers report any numbers. A sum of runs must stay far below the largest integer of the store and of JavaScript. */
+/**
+ * A provider can report any number. The token totals of runs must stay far below the largest integer of the store and
+ * of JavaScript.
+ */
 const MAX_CALL_TOKENS = 1_000_000_000;
 
-/** A count of tokens is not a model call, and costs none. */
+/**
+ * Null for a call without a run, and for a request that only counts tokens: it is not a model call and uses no tokens.
+ */
 function toEndpointUse({ run_id, operation, usage }: LlmCall): EndpointUse | null {
   if (run_id === null || operation !== "generate") return null;
   const reported = usage ?? tokenUsage();

@@ -32,7 +32,7 @@ test("marks secrets in nested schemas, and references to them", () => {
   });
 });
 
-test("marks the text alternative of a secret that may also be null", () => {
+test("marks a secret that may also be null, and its string alternative", () => {
   const schema = properties({
     token: { anyOf: [TEXT, { type: "null" }] },
     secret: { type: ["string", "null"] },
