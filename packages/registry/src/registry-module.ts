@@ -23,7 +23,6 @@ import { createDefinitions, type DefinitionsService } from "./definitions/defini
 import { ExportPlans } from "./exports/export-plan.ts";
 import { createInstallations, type InstallChecked } from "./installations/installations.ts";
 import { createMarketplace } from "./marketplace/marketplace.ts";
-import { createOutdated } from "./packages/outdated.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
 import { Policies } from "./policy/policies.ts";
@@ -32,6 +31,7 @@ import type { SignInTokens, TokenRevocation } from "./secrets/sign-in-tokens.ts"
 import { createSignaturePolicy } from "./signatures/signature-policy.ts";
 import { createTrustedKeys } from "./signatures/trusted-keys.ts";
 import { createSkills, type Skills } from "./skills/skills.ts";
+import { createOutdated } from "./versions/outdated.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
 
 interface RegistryModuleOptions {
@@ -125,7 +125,7 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
       packages: {
         ...createPackages(deps, rows),
         ...installations.packages,
-        outdated: createOutdated(deps, installations.installations),
+        outdated: createOutdated(deps, installations.installations.inspect),
       },
       marketplace,
       bindings,

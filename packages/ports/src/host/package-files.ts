@@ -121,6 +121,14 @@ export interface ArtifactClaim {
   signatures: readonly unknown[];
 }
 
+/** What the manifest of an artifact in an OCI registry states. An installation compares it with the package. */
+export interface StatedArtifact {
+  /** The digest of the OCI manifest for this host. */
+  manifest_digest: string;
+  package_id: string | null;
+  version: string | null;
+}
+
 /** A login for a registry. */
 export interface RegistryLogin {
   username: string;
@@ -175,6 +183,13 @@ export interface PackageImporter {
     source: InstallationSource,
     options?: Pick<OpenOptions, "operation" | "registryLogin">,
   ): Promise<SourceInspection>;
+  /** Lists the tags in the repository of an `oci://` reference. Throws `registry.*`. */
+  listTags(reference: string, options?: Pick<OpenOptions, "operation" | "registryLogin">): Promise<string[]>;
+  /** Reads what the artifact at an `oci://` reference states, without its files. Throws like `open`. */
+  readArtifact(
+    reference: string,
+    options?: Pick<OpenOptions, "operation" | "registryLogin">,
+  ): Promise<StatedArtifact>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `max_bytes`. */

@@ -37,6 +37,7 @@ import { readRegistryLogin } from "../secrets/registry-login.ts";
 import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
 import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
+import { forbiddenSourceError, requireSourceAccess } from "./source-access.ts";
 
 /** Other requests may change the same bindings; each attempt plans with what they stored. */
 const MAX_ATTEMPTS = 20;
@@ -293,22 +294,6 @@ function withSecretSlots(
 ): InstallationSource {
   if (source.kind === "archive" || source.kind === "folder" || source.kind === "oci") return source;
   return { ...source, secret_slots: [...new Set([...source.secret_slots, ...Object.keys(secrets)])] };
-}
-
-/** Folders on the host and registries are open to admins only. */
-const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "oci", "npm", "pypi", "image"];
-
-function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
-  if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSourceError(kind);
-}
-
-function forbiddenSourceError(kind: InstallationSource["kind"]): BackplaneError {
-  return new BackplaneError(
-    "package.source_forbidden",
-    kind === "folder"
-      ? "Only the admin token may install from a folder on the host."
-      : "Only an admin credential may install from a registry.",
-  );
 }
 
 function requirePackages({ kind }: OpenedSource): void {

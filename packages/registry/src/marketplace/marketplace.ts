@@ -16,7 +16,6 @@ import {
 } from "@backplane/contract";
 import {
   type Caller,
-  type CatalogContents,
   type Kernel,
   type KernelDeps,
   requireOperator,
@@ -26,29 +25,13 @@ import { covers } from "../grant/domains.ts";
 import { widerFilesystem } from "../grant/wider-parts.ts";
 import type { InstallChecked } from "../installations/installations.ts";
 import { findKeyProblem } from "../signatures/verify-signature.ts";
+import { type FoundEntry, readMarketplaceEntries } from "./entries.ts";
 
-interface FoundEntry {
-  entry: MarketplaceEntry;
-  catalog: CatalogContents;
-}
-
-export function createMarketplace(
-  { store, clock, marketplace }: KernelDeps,
-  installChecked: InstallChecked,
-): Kernel["marketplace"] {
-  const readCatalogs = async () => (await marketplace?.read()) ?? [];
-
-  /** The first catalog that has an id wins, so no other catalog can replace a bundled entry. */
-  function mergeEntries(catalogs: readonly CatalogContents[]): FoundEntry[] {
-    const entries_by_id = new Map<string, FoundEntry>();
-    for (const catalog of catalogs)
-      for (const entry of catalog.entries)
-        if (!entries_by_id.has(entry.id)) entries_by_id.set(entry.id, { entry, catalog });
-    return [...entries_by_id.values()];
-  }
+export function createMarketplace(deps: KernelDeps, installChecked: InstallChecked): Kernel["marketplace"] {
+  const { store, clock, marketplace } = deps;
 
   async function find(id: string): Promise<FoundEntry> {
-    const entries = mergeEntries(await readCatalogs());
+    const { entries } = await readMarketplaceEntries(deps);
     const match = entries.find(({ entry }) => entry.id === id);
     if (match === undefined) throw new BackplaneError("marketplace.not_found");
     return match;
@@ -73,13 +56,13 @@ export function createMarketplace(
 
   return {
     async list(caller, { search }) {
-      const catalogs = await readCatalogs();
+      const { entries, catalogs } = await readMarketplaceEntries(deps);
       const terms = (search ?? "")
         .toLowerCase()
         .split(/\s+/)
         .filter((term) => term !== "");
-      const entries = mergeEntries(catalogs).filter(({ entry }) => matchesTerms(entry, terms));
-      const items = await Promise.all(entries.map((entry) => toCard(caller, entry)));
+      const matching = entries.filter(({ entry }) => matchesTerms(entry, terms));
+      const items = await Promise.all(matching.map((entry) => toCard(caller, entry)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },
     get: async (caller, id) => await toCard(caller, await find(id)),

@@ -49,6 +49,7 @@ import { AllowedBuilds } from "../pypi/allowed-builds.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
+import { createArtifactLookup } from "./artifact-lookup.ts";
 import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { checkEntrypoint, checkPlatform, checkSkills } from "./check-package.ts";
@@ -380,6 +381,7 @@ export function createPackageImporter({
   }
 
   return {
+    ...createArtifactLookup(openRegistry, host),
     release: (digest) => store.release(digest),
     discard: (digest, used) => store.discard(digest, used),
     async files(digest, folder) {

@@ -61,15 +61,21 @@ export interface PluginArtifact {
   signature_artifacts: readonly { manifest: FetchedManifest; config: Descriptor; blob: Descriptor }[];
 }
 
+/** Reads only the manifest: what the publisher states about the package, and the digest of the manifest. */
+export async function readStatedIdentity(
+  store: Pick<ArtifactStore, "root" | "manifest">,
+  host: ArtifactPlatform,
+): Promise<Pick<PluginArtifact, "manifest_digest" | "package_id" | "version">> {
+  const { digest: manifest_digest, document } = await findPluginManifest(store, host);
+  return { manifest_digest, ...statedIdentity(document) };
+}
+
 /** Reads everything but the files of the package. */
 export async function readPluginArtifact(
   store: ArtifactStore,
   host: ArtifactPlatform,
 ): Promise<PluginArtifact> {
   const { digest: manifest_digest, document } = await findPluginManifest(store, host);
-  const type = document.artifact_type ?? document.config.media_type;
-  if (type !== PLUGIN_TYPE || document.config.media_type !== FILES_TYPE)
-    throw invalidArtifact(`it is ${JSON.stringify(type)}, not a plugin package (${PLUGIN_TYPE})`);
   const [layer, ...more] = document.layers;
   if (layer === undefined || more.length > 0 || layer.media_type !== LAYER_TYPE)
     throw invalidArtifact(`it does not have exactly one layer of the type ${LAYER_TYPE}`);
@@ -84,21 +90,28 @@ export async function readPluginArtifact(
     digest: document.config.digest,
     files: readFiles(listing),
     layer,
-    package_id: document.annotations[TITLE_ANNOTATION] ?? null,
-    version: document.annotations[VERSION_ANNOTATION] ?? null,
+    ...statedIdentity(document),
     source: document.annotations[SOURCE_ANNOTATION] ?? "",
     signatures: signature_entries.map(({ content }) => content),
     signature_artifacts: signature_entries.map(({ content: _content, ...artifact }) => artifact),
   };
 }
 
+function statedIdentity({ annotations }: ImageManifest): Pick<PluginArtifact, "package_id" | "version"> {
+  return {
+    package_id: annotations[TITLE_ANNOTATION] ?? null,
+    version: annotations[VERSION_ANNOTATION] ?? null,
+  };
+}
+
 /** An index may list one manifest for each platform. An index inside an index is refused. */
 async function findPluginManifest(
-  store: ArtifactStore,
+  store: Pick<ArtifactStore, "root" | "manifest">,
   host: ArtifactPlatform,
 ): Promise<{ digest: string; document: ImageManifest }> {
   const root = await store.root();
-  if (root.document.kind === "manifest") return { digest: root.digest, document: root.document };
+  if (root.document.kind === "manifest")
+    return { digest: root.digest, document: requirePlugin(root.document) };
   const plugins = root.document.manifests.filter(
     ({ artifact_type }) => artifact_type === null || artifact_type === PLUGIN_TYPE,
   );
@@ -114,7 +127,13 @@ async function findPluginManifest(
   if (bytes.length !== chosen.size)
     throw invalidArtifact(`its manifest has ${bytes.length} bytes instead of ${chosen.size}`);
   if (document.kind !== "manifest") throw invalidArtifact("its index contains another index");
-  return { digest, document };
+  return { digest, document: requirePlugin(document) };
+}
+
+function requirePlugin(document: ImageManifest): ImageManifest {
+  const type = document.artifact_type ?? document.config.media_type;
+  if (type === PLUGIN_TYPE && document.config.media_type === FILES_TYPE) return document;
+  throw invalidArtifact(`it is ${JSON.stringify(type)}, not a plugin package (${PLUGIN_TYPE})`);
 }
 
 type SignatureArtifact = PluginArtifact["signature_artifacts"][number];

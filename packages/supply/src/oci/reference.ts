@@ -36,7 +36,7 @@ export function parseReference(text: string): OciReference {
   const tag = colon < 0 ? null : path.slice(colon + 1);
   if (!HOST.test(registry)) throw invalid(text, `${JSON.stringify(registry)} is not a host`);
   if (!isRepository(repository)) throw invalid(text, `${JSON.stringify(repository)} is not a repository`);
-  if (tag !== null && !TAG.test(tag)) throw invalid(text, `${JSON.stringify(tag)} is not a tag`);
+  if (tag !== null && !isTag(tag)) throw invalid(text, `${JSON.stringify(tag)} is not a tag`);
   if (more.length > 0 || (digest !== null && !SHA256_DIGEST.test(digest)))
     throw invalid(text, "its digest is not sha256: and 64 hexadecimal digits");
   if (tag === null && digest === null) throw invalid(text, "it has neither a tag nor a digest");
@@ -61,6 +61,10 @@ export function requireSameSource(reference: OciReference, source: string, accep
     `The package names ${source} as its source, not ${actual}.`,
     { details: { source, actual } },
   );
+}
+
+export function isTag(text: string): boolean {
+  return TAG.test(text);
 }
 
 function isRepository(text: string): boolean {

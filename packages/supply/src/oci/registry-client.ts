@@ -1,5 +1,5 @@
 /**
- * A client for the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is
+ * A client for the OCI distribution API: manifests, blobs, referrers, tags and uploads. Everything a registry sends is
  * untrusted: a manifest is compared with its digest before it is parsed, a blob before the file is used, and each
  * response is limited in bytes and time (registry-limits.ts).
  */
@@ -14,6 +14,7 @@ import {
   type ImageManifest,
   readManifestDocument,
 } from "./descriptors.ts";
+import { findNextPage, readTags, requireNextPage } from "./list-pages.ts";
 import { DOCKER_HUB_NAMES, formatReference, type OciReference } from "./reference.ts";
 import { digestMismatch, invalidResponse, unreachableRegistry } from "./registry-errors.ts";
 import { REGISTRY_LIMITS, type RegistryLimits } from "./registry-limits.ts";
@@ -74,6 +75,11 @@ export interface RegistryClient {
     artifact_type: string,
     options?: TransferOptions,
   ): Promise<Descriptor[]>;
+  /**
+   * Lists the tags of the repository. Throws `registry.invalid` if there are more than the limits: a part of the list
+   * would not show which tag is the newest.
+   */
+  listTags(reference: OciReference, options?: TransferOptions): Promise<string[]>;
   /** Uploads a blob unless the repository has it. Returns whether it was uploaded. */
   pushBlob(reference: OciReference, blob: PushedBlob, options?: TransferOptions): Promise<boolean>;
   /** `name` is a tag or a digest. Resolves to whether the registry lists it as a referrer of its subject. */
@@ -99,6 +105,9 @@ interface PushedBlob {
   size: number;
   bytes: () => AsyncIterable<Uint8Array>;
 }
+
+/** The maximum page size of several public registries. */
+const TAGS_PER_PAGE = 1_000;
 
 export interface RegistryClientOptions {
   credentials: FindCredential;
@@ -217,7 +226,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       descriptors.push(...readIndex(location.registry, bytes));
       if (descriptors.length > limits.descriptors)
         throw invalidResponse(location.registry, `lists more than ${limits.descriptors} referrers`);
-      const next = nextPage(response);
+      const next = findNextPage(response);
       if (next === null) return descriptors;
       if (page >= limits.pages)
         throw invalidResponse(location.registry, `lists more than ${limits.pages} pages of referrers`);
@@ -247,6 +256,27 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       problem = `sent an index of referrers that cannot be used: ${(error as Error).message}`;
     }
     throw invalidResponse(registry, problem);
+  };
+
+  const fetchTagsAt = async (location: OciReference, signal: AbortSignal): Promise<string[]> => {
+    const tags: string[] = [];
+    let path: RepositoryRequest["path"] = `tags/list?n=${TAGS_PER_PAGE}`;
+    for (let page = 1, received = 0; ; page++) {
+      const response = await get(location, path, { accept: "application/json" }, signal);
+      await requireOk(location, response, `list of the tags of ${location.repository}`);
+      const bytes = await readBody(response, limits.manifest_bytes, location.registry);
+      received += bytes.length;
+      tags.push(...readTags(location.registry, bytes));
+      const next = requireNextPage(location.registry, response);
+      const { registry } = location;
+      if (received > limits.manifest_bytes)
+        throw invalidResponse(registry, `sent a list of tags of more than ${limits.manifest_bytes} bytes`);
+      if (tags.length > limits.tags) throw invalidResponse(registry, `lists more than ${limits.tags} tags`);
+      if (next !== null && page >= limits.tag_pages)
+        throw invalidResponse(registry, `lists more than ${limits.tag_pages} pages of tags`);
+      if (next === null) return tags;
+      path = next;
+    }
   };
 
   const client: RegistryClient = {
@@ -288,6 +318,10 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           // The filter of the API is optional for registries.
           return all.filter((referrer) => referrer.artifact_type === artifact_type);
         }),
+      ),
+    listTags: (reference, options) =>
+      withDeadline(limits.request_ms, options, (signal) =>
+        pull(reference, (location) => fetchTagsAt(location, signal)),
       ),
     pushBlob: ({ registry, repository }, { digest, size, bytes }, options) =>
       withDeadline(limits.blob_ms, options, async (signal) => {
@@ -458,12 +492,4 @@ async function withDeadline<T>(
   } catch (error) {
     throw cancelled?.aborted === true ? new BackplaneError("request.cancelled") : error;
   }
-}
-
-/** The next page of a list, only on the same origin. */
-function nextPage({ headers, url }: SessionResponse): URL | null {
-  const link = /<([^>]{1,2048})>\s*;\s*rel="?next"?/i.exec(String(headers.link ?? ""))?.[1];
-  if (link === undefined || !URL.canParse(link, url)) return null;
-  const next = new URL(link, url);
-  return next.origin === url.origin ? next : null;
 }

@@ -5,6 +5,10 @@ export interface RegistryLimits {
   descriptors: number;
   /** Pages of a list of referrers. */
   pages: number;
+  /** Tags of a repository that are read. */
+  tags: number;
+  /** Pages of a list of tags. Some registries send at most 100 tags in each. */
+  tag_pages: number;
   /** The size of error responses and token responses. */
   message_bytes: number;
   redirects: number;
@@ -31,6 +35,8 @@ export const REGISTRY_LIMITS: RegistryLimits = {
   manifest_bytes: 4 * MIB,
   descriptors: 128,
   pages: 4,
+  tags: 10_000,
+  tag_pages: 100,
   message_bytes: 64 * 1024,
   redirects: 5,
   attempts: 8,

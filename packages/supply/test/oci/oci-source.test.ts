@@ -154,6 +154,21 @@ verifies("pkg.oci", "fetches no files of an artifact that is not accepted", asyn
   expect(registry.requests.filter(({ path }) => path.includes(layer))).toEqual([]);
 });
 
+verifies("pkg.oci", "reads the tags and the version of a package without its files", async () => {
+  expect(await importer.listTags(reference())).toEqual(["0.1.0"]);
+  const stated = {
+    manifest_digest: packed.manifest_digest,
+    package_id: "acme/hello",
+    version: "0.1.0",
+  };
+  expect(await importer.readArtifact(reference())).toEqual(stated);
+  expect(registry.requests.filter(({ path }) => path.includes("/blobs/"))).toEqual([]);
+  changeManifest((manifest) => ({ ...manifest, annotations: {} }));
+  expect(await importer.readArtifact(reference())).toMatchObject({ package_id: null, version: null });
+  changeManifest((manifest) => ({ ...manifest, artifactType: "a/b" }));
+  await expect(importer.readArtifact(reference())).rejects.toMatchObject({ code: "package.source_invalid" });
+});
+
 verifies("pkg.oci", "compares the source in the manifest with the reference", async () => {
   const other = MANIFEST.replace("[runtime]", 'source = "oci://ghcr.io/acme/hello:0.1.0"\n\n[runtime]');
   await publish({ ...HELLO, "vai-plugin.toml": other });

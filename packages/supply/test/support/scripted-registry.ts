@@ -43,6 +43,10 @@ export function createScriptedRegistry(): ScriptedRegistry {
     const [, kind = "", name = ""] =
       /^\/v2\/.+?\/(manifests|blobs|referrers)\/(.*)$/.exec(url.pathname) ?? [];
     const { method } = request;
+    if (url.pathname.endsWith("/tags/list")) {
+      const tags = [...manifests.keys()].filter((key) => !key.startsWith("sha256"));
+      return void response.end(JSON.stringify({ tags }));
+    }
     if (method === "POST") {
       return void response.writeHead(202, { location: `${url.pathname}one` }).end();
     }

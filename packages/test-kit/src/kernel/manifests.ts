@@ -17,6 +17,7 @@ import type {
   OpenOptions,
   PackageImporter,
   PackageSource,
+  StatedArtifact,
 } from "@backplane/ports";
 
 type Draft = Record<string, unknown> & { id: string };
@@ -109,6 +110,15 @@ export class TestImporter implements PackageImporter {
       manifest,
     };
     return { kind: "package", packages: [preview], plugins: [], left_out: [], notes: [] };
+  }
+
+  /** The tests that use a registry replace these two. */
+  async listTags(_reference: string): Promise<string[]> {
+    throw new Error("the test has no registry");
+  }
+
+  async readArtifact(_reference: string): Promise<StatedArtifact> {
+    throw new Error("the test has no registry");
   }
 
   release(): void {}

@@ -69,6 +69,7 @@ export interface TestKernelOptions {
   plugins?: readonly KernelPlugin[];
   /** The importer of real archives, in place of the manifests that a test provides. */
   packages?: KernelDeps["importer"];
+  marketplace?: KernelDeps["marketplace"];
 }
 
 export async function createTestKernel(
@@ -106,6 +107,7 @@ export async function seedTestKernel(
     gateway: { base_url: () => "http://127.0.0.1:7420" },
     log: createTestLogger((level, message, fields) => logged.push({ level, fields, message })),
     ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
+    ...(options.marketplace === undefined ? {} : { marketplace: options.marketplace }),
     ...(options.plugins === undefined
       ? {}
       : { plugins: inlineLoader(options.plugins, createTemporaryFolder) }),

@@ -15,7 +15,7 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
       item.in_use.join(", ") || "-",
       item.newest_installed,
       item.newest_available ?? "n/a",
-      item.outdated ? "outdated" : "current",
+      describeStatus(item),
     ]);
     return table(out, ["PACKAGE", "SOURCE", "IN USE", "INSTALLED", "AVAILABLE", "STATUS"], rows);
   });
@@ -23,6 +23,12 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
     for (const line of await describeUpgrade(context, item)) out.note(plainLine(line));
   for (const { package_id, note } of items) if (note !== null) out.note(plainLine(`${package_id}: ${note}`));
   return undefined;
+}
+
+/** A package whose source cannot be queried may be outdated. */
+function describeStatus({ outdated, newest_available }: OutdatedPackage): string {
+  if (outdated) return "outdated";
+  return newest_available === null ? "unknown" : "current";
 }
 
 /**

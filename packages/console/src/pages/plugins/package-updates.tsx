@@ -79,21 +79,28 @@ const OUTDATED_COLUMNS: readonly Column<OutdatedPackage>[] = [
   { header: "In use", cell: ({ in_use }) => in_use.join(", ") || "–" },
   { header: "Newest installed", cell: ({ newest_installed }) => newest_installed },
   { header: "Newest available", cell: ({ newest_available }) => newest_available ?? "Unknown" },
-  {
-    header: "State",
-    cell: ({ outdated }) =>
-      outdated ? (
-        <Badge tone="warn" icon="up">
-          Outdated
-        </Badge>
-      ) : (
-        <Badge tone="good" icon="check">
-          Current
-        </Badge>
-      ),
-  },
+  { header: "State", cell: (row) => <StateBadge row={row} /> },
   { header: "Action", numeric: true, cell: (row) => <ReviewButton row={row} /> },
 ];
+
+/** A package whose source cannot be queried may be outdated. */
+function StateBadge({ row: { outdated, newest_available } }: { row: OutdatedPackage }) {
+  if (outdated)
+    return (
+      <Badge tone="warn" icon="up">
+        Outdated
+      </Badge>
+    );
+  return newest_available === null ? (
+    <Badge tone="quiet" icon="question">
+      Unknown
+    </Badge>
+  ) : (
+    <Badge tone="good" icon="check">
+      Current
+    </Badge>
+  );
+}
 
 /** An installed version is reviewed directly; another one is installed first, without bindings. */
 function ReviewButton({ row }: { row: OutdatedPackage }) {
@@ -103,18 +110,18 @@ function ReviewButton({ row }: { row: OutdatedPackage }) {
   const target = packages.data?.find(
     (one) => one.package_id === package_id && one.version === newest_installed,
   );
-  if (source !== null && newest_available !== null && newest_available !== newest_installed)
+  if (source !== null && newest_available !== null && newest_available !== newest_installed) {
+    const entry = /^marketplace:(.+)$/.exec(source)?.[1];
+    const link =
+      entry === undefined
+        ? { to: "/plugins/install", search: { source } as never }
+        : { to: "/marketplace/$id", params: { id: entry } as never };
     return (
-      <Button
-        component={Link}
-        to="/plugins/install"
-        search={{ source } as never}
-        size="compact-sm"
-        variant="default"
-      >
+      <Button component={Link} {...link} size="compact-sm" variant="default">
         Get {newest_available}
       </Button>
     );
+  }
   if (target === undefined) return null;
   return (
     <Button

@@ -1,0 +1,41 @@
+/** Reads the versions of a package in an OCI registry, without the files of the package. */
+import type { OpenOptions, PackageImporter } from "@backplane/ports";
+import { unwatchedOperation } from "@backplane/ports";
+import { type ArtifactPlatform, readStatedIdentity } from "../oci/plugin-artifact.ts";
+import { parseReference } from "../oci/reference.ts";
+import type { RegistryClient } from "../oci/registry-client.ts";
+
+export function createArtifactLookup(
+  openRegistry: (login: OpenOptions["registryLogin"]) => RegistryClient,
+  host: ArtifactPlatform,
+): Pick<PackageImporter, "listTags" | "readArtifact"> {
+  async function withClient<T>(
+    login: OpenOptions["registryLogin"],
+    work: (client: RegistryClient) => Promise<T>,
+  ): Promise<T> {
+    const client = openRegistry(login);
+    try {
+      return await work(client);
+    } finally {
+      client.close();
+    }
+  }
+
+  return {
+    async listTags(text, { operation = unwatchedOperation(), registryLogin } = {}) {
+      const reference = parseReference(text);
+      const { signal } = operation;
+      return await withClient(registryLogin, (client) => client.listTags(reference, { signal }));
+    },
+    async readArtifact(text, { operation = unwatchedOperation(), registryLogin } = {}) {
+      const reference = parseReference(text);
+      const { signal } = operation;
+      return await withClient(registryLogin, (client) => {
+        const manifest = (digest: string) =>
+          client.fetchManifest({ ...reference, tag: null, digest }, { signal });
+        const root = () => client.fetchManifest(reference, { signal });
+        return readStatedIdentity({ root, manifest }, host);
+      });
+    },
+  };
+}
