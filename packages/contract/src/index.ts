@@ -63,7 +63,7 @@ export {
 export { fillPlaceholders, placeholderSlots } from "./values/secret-placeholders.ts";
 export { boundServerName, plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
-export { comparePackages } from "./views/compare-packages.ts";
+export { comparePackages, compareWithEntry } from "./views/compare-packages.ts";
 export {
   type DescribedPermission,
   describePermissions,

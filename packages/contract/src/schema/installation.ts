@@ -158,6 +158,18 @@ export const InstallationSchema = z.object({
       change: z.enum(["created", "moved", "unchanged"]),
     }),
   ),
+  upgrade: z
+    .object({
+      package_id: z.string(),
+      package_version: z.string(),
+      in_use: z.array(z.string()),
+      org_wide: z.boolean(),
+    })
+    .optional()
+    .describe(
+      "Present if an installation from the marketplace should bind a package that is bound already in other versions. " +
+        "Nothing was bound: an upgrade starts the version before it moves the bindings (`POST /v1/plugin-bindings:upgrade`).",
+    ),
   left_out: z.array(LeftOutSchema),
   notes: z.array(z.string()),
 });

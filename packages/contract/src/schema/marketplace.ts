@@ -154,6 +154,18 @@ export const MarketplaceCardSchema = z.object({
     .describe("Whether this organization trusts the key; null without a key."),
   /** One sentence for each thing that the package may do. */
   abilities: z.array(z.string()),
+  in_use: z.array(z.string()).describe("The versions of the package that the caller's bindings use."),
+  upgrades: z
+    .array(
+      z.object({
+        from: z.string(),
+        changes: z.array(z.object({ text: z.string(), riskier: z.boolean() })),
+      }),
+    )
+    .describe(
+      "What changes from each version in use to the version of the card, one sentence for each change. `riskier` marks a " +
+        "sentence about something that the package can do only with the card's version.",
+    ),
 });
 
 export const MarketplaceListSchema = z.object({

@@ -1,6 +1,6 @@
 /** Describes in sentences what a version can do that the one in use cannot, and what else changes for the operator. */
 
-import type { Package, PluginExport } from "../schema/index.ts";
+import type { MarketplaceEntry, Package, PluginExport } from "../schema/index.ts";
 import { canonicalJson, isObject, type Json } from "../values/json.ts";
 import { compareRisk, RISK_OF_EFFECT } from "../vocabulary/risk.ts";
 import { FILESYSTEM_ACCESS, isSelfDescribing } from "../vocabulary/vocabulary.ts";
@@ -22,10 +22,8 @@ export function comparePackages(before: Package, after: Package): PackageChange[
   const [old, next] = [before.manifest, after.manifest];
   const oldExports = new Map(old.exports.map((item) => [item.id, item]));
   const nextExports = new Map(next.exports.map((item) => [item.id, item]));
-  const { added, removed } = diff([...oldExports.keys()], [...nextExports.keys()]);
   const changes = [
-    ...(added === "" ? [] : [neutralChange(`It adds ${added}.`)]),
-    ...(removed === "" ? [] : [neutralChange(`It no longer has ${removed}.`)]),
+    ...exportChanges([...oldExports.keys()], [...nextExports.keys()]),
     ...permissionChanges("It", old.runtime.permissions, next.runtime.permissions),
     ...compareProvenance(before, after),
     ...compareOrigins(before, after),
@@ -52,6 +50,61 @@ export function comparePackages(before: Package, after: Package): PackageChange[
       ),
     );
   return changes;
+}
+
+/**
+ * Compares the package in use with a marketplace entry that is not installed. An entry has one set of permissions for
+ * all exports, so it is compared with all permissions of the package.
+ */
+export function compareWithEntry(before: Package, entry: MarketplaceEntry): PackageChange[] {
+  const { exports, runtime } = before.manifest;
+  const key_id = entry.signature?.key_id ?? null;
+  const old_key = before.signature?.key_id ?? null;
+  const source = findPackageSource(before);
+  const entry_source =
+    entry.oci === null
+      ? null
+      : findPackageSource({ ...before, oci: { reference: entry.oci, manifest_digest: "" } });
+  const requested = [runtime, ...exports].flatMap(({ permissions }) => permissions ?? []);
+  return [
+    ...exportChanges(
+      exports.map(({ id }) => id),
+      entry.package.exports.map(({ id }) => id),
+    ),
+    ...permissionChanges("It", mergePermissions(requested), entry.permissions),
+    ...(old_key === null || key_id === null || old_key === key_id
+      ? []
+      : [neutralChange(`It is signed with ${key_id} instead of ${before.signature?.key_name ?? old_key}.`)]),
+    ...(entry_source === null || entry_source === source
+      ? []
+      : [
+          riskierChange(
+            `It comes from ${entry_source} instead of ${source ?? `local files of ${before.installed_by}`}.`,
+          ),
+        ]),
+  ];
+}
+
+function mergePermissions(all: readonly Permissions[]): Permissions {
+  const connecting = all.filter(({ network }) => network !== "none");
+  const domains = connecting.flatMap(({ allowed_domains }) => allowed_domains ?? []);
+  const is_open = connecting.some(({ allowed_domains }) => allowed_domains === undefined);
+  const rank = ({ filesystem }: Permissions) => FILESYSTEM_ACCESS.indexOf(filesystem);
+  return {
+    network: connecting[0]?.network ?? "none",
+    filesystem: FILESYSTEM_ACCESS[Math.max(0, ...all.map(rank))]!,
+    gateway_api_scopes: [...new Set(all.flatMap(({ gateway_api_scopes }) => gateway_api_scopes))],
+    secret_slots: [...new Set(all.flatMap(({ secret_slots }) => secret_slots))],
+    ...(connecting.length === 0 || is_open ? {} : { allowed_domains: [...new Set(domains)] }),
+  };
+}
+
+function exportChanges(before: readonly string[], after: readonly string[]): PackageChange[] {
+  const { added, removed } = diff(before, after);
+  return [
+    ...(added === "" ? [] : [neutralChange(`It adds ${added}.`)]),
+    ...(removed === "" ? [] : [neutralChange(`It no longer has ${removed}.`)]),
+  ];
 }
 
 /** Changes of the signature and of the source. */
@@ -85,7 +138,13 @@ function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSI
         ? riskierChange(`${who} will be able to use the network${where}.`)
         : neutralChange(`${who} will no longer use the network.`),
     );
-  } else {
+  } else if (
+    old.network === "egress" &&
+    old.allowed_domains === undefined &&
+    next.allowed_domains !== undefined
+  )
+    changes.push(neutralChange(`${who} will only reach ${next.allowed_domains.join(", ")}.`));
+  else {
     if (domains.added !== "") changes.push(riskierChange(`${who} will be able to reach ${domains.added}.`));
     if (old.allowed_domains !== undefined && next.allowed_domains === undefined && next.network === "egress")
       changes.push(riskierChange(`${who} will be able to reach every domain that the gateway allows.`));

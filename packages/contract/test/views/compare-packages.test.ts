@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Package } from "../../src/schema/index.ts";
-import { comparePackages } from "../../src/views/compare-packages.ts";
+import type { MarketplaceEntry, Package } from "../../src/schema/index.ts";
+import { comparePackages, compareWithEntry } from "../../src/views/compare-packages.ts";
 
 const NONE = { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] };
 
@@ -126,4 +126,60 @@ test("warns when a version no longer limits its domains", () => {
   expect(describeChanges(before, after)).toEqual([
     "Riskier: search will be able to reach every domain that the gateway allows.",
   ]);
+});
+
+test("says that a version which could reach every domain will reach only some", () => {
+  const open = createPackage([{ id: "search", permissions: { ...NONE, network: "egress" } }]);
+  const limited = createPackage([
+    { id: "search", permissions: { ...NONE, network: "egress", allowed_domains: ["a.test", "b.test"] } },
+  ]);
+  expect(describeChanges(open, limited)).toEqual(["search will only reach a.test, b.test."]);
+});
+
+/** A card with these permissions for the export `search`. */
+function createCard(permissions: object, fields: object = {}): MarketplaceEntry {
+  const entry = {
+    package: { exports: [{ id: "search", kind: "tool" }] },
+    permissions: { ...NONE, ...permissions },
+    oci: `oci://r.test/acme/search@sha256:${"0".repeat(64)}`,
+    signature: { key_id: "ed25519:1", public_key: "PEM" },
+    ...fields,
+  };
+  return entry as unknown as MarketplaceEntry;
+}
+
+const compareCard = (before: Package, entry: MarketplaceEntry): string[] =>
+  compareWithEntry(before, entry).map(({ text, riskier }) => (riskier ? `Riskier: ${text}` : text));
+
+/** The package in use, from the repository of the card and signed with its key. */
+const inUse = (exports: object[]): Package => ({
+  ...createPackage(exports),
+  signature: { state: "verified", key_id: "ed25519:1", key_name: "Acme", signed_at: null, reason: null },
+  oci: { reference: "oci://r.test/acme/search:0.1.0", manifest_digest: "sha256:1" },
+});
+
+test("compares a card with all permissions of the package in use", () => {
+  const before = inUse([
+    { id: "search", permissions: { ...NONE, network: "egress", allowed_domains: ["a.test"] } },
+    { id: "old", permissions: { ...NONE, filesystem: "scratch", secret_slots: ["token"] } },
+  ]);
+  const wider = { network: "egress", allowed_domains: ["a.test", "b.test"], secret_slots: ["token", "key"] };
+  expect(compareCard(before, createCard(wider))).toEqual([
+    "It no longer has old.",
+    "Riskier: It will be able to reach b.test.",
+    "It will have the file access none instead of scratch.",
+    "Riskier: It will need the secret key.",
+  ]);
+  const same = { network: "egress", allowed_domains: ["a.test"] };
+  expect(compareCard(inUse([before.manifest.exports[0]!]), createCard(same))).toEqual([]);
+});
+
+test("reports a card whose artifact has another key or repository", () => {
+  const before = inUse([{ id: "search", permissions: NONE }]);
+  const moved = createCard({}, { oci: `oci://other.test/acme/search@sha256:${"0".repeat(64)}` });
+  expect(compareCard(before, moved)).toEqual([
+    "Riskier: It comes from oci:other.test/acme/search instead of oci:r.test/acme/search.",
+  ]);
+  const other_key = createCard({}, { signature: { key_id: "ed25519:2", public_key: "PEM" } });
+  expect(compareCard(before, other_key)).toEqual(["It is signed with ed25519:2 instead of Acme."]);
 });

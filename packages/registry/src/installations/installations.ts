@@ -7,7 +7,9 @@
 import {
   type AgentPluginInstalled,
   BackplaneError,
+  type Binding,
   codeOf,
+  definedFields,
   type Installation,
   type InstallationSettings,
   isSelfDescribing,
@@ -33,10 +35,18 @@ import { writeClaimed } from "../bindings/claims.ts";
 import { type BindingPlanner, type PlannedChange, toUpdate, isMove } from "../bindings/plan-change.ts";
 import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
+import { listVersionsInUse } from "../packages/versions-in-use.ts";
 import { readRegistryLogin } from "../secrets/registry-login.ts";
 import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
-import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
+import {
+  bindsParts,
+  listOtherVersions,
+  type PlannedBinding,
+  planBindings,
+  requireNoSettings,
+  requireNoUpgradeSettings,
+} from "./plan-bindings.ts";
 import { forbiddenSourceError, requireSourceAccess } from "./source-access.ts";
 
 /** Other requests may change the same bindings; each attempt plans with what they stored. */
@@ -60,7 +70,10 @@ interface InstallOptions {
   check?: (packages: readonly Package[]) => void;
   /** The source is a folder whose files change. */
   changing?: boolean;
-  /** From the marketplace: its signature rules apply instead of those for OCI, and nothing is started. */
+  /**
+   * From the marketplace: its signature rules apply instead of those for OCI. Nothing is started, so bindings of other
+   * versions are left to an upgrade.
+   */
   entry?: InstalledEntry;
 }
 
@@ -74,6 +87,7 @@ interface InstalledEntry {
 interface StoredInstallation {
   packages: Installation["packages"];
   bindings: PlannedBinding[];
+  upgrade: Installation["upgrade"];
 }
 
 type Facade = Pick<Kernel, "installations"> & {
@@ -154,11 +168,14 @@ export function createInstallations({
       });
       try {
         check?.(imported_parts.parts.map(({ row }) => row));
-        stored = await storeParts(caller, opened, imported_parts.parts, settings, async (changes) => {
-          if (entry === undefined) await versions.requireStart(changes.filter(mustStart), operation);
-          // The last moment at which the installation can be cancelled.
-          requireNotCancelled(operation);
-          operation.report({ step: "store", message: "Storing packages and bindings" });
+        stored = await storeParts(caller, opened, imported_parts.parts, settings, {
+          moves_bindings: entry === undefined,
+          async beforeCommit(changes) {
+            if (entry === undefined) await versions.requireStart(changes.filter(mustStart), operation);
+            // The last moment at which the installation can be cancelled.
+            requireNotCancelled(operation);
+            operation.report({ step: "store", message: "Storing packages and bindings" });
+          },
         });
         imported_parts.held.release();
       } finally {
@@ -180,6 +197,7 @@ export function createInstallations({
       ...(plugin === undefined ? {} : { plugin }),
       packages: stored.packages,
       bindings: stored.bindings.map(({ result }) => result),
+      ...definedFields({ upgrade: stored.upgrade }),
       left_out: imported_parts.left_out,
       notes: [...notes, ...imported_parts.notes],
     };
@@ -191,7 +209,11 @@ export function createInstallations({
     opened: OpenedSource,
     parts: readonly ImportedPart[],
     settings: InstallationSettings,
-    beforeCommit: (changes: readonly PlannedChange[]) => Promise<void>,
+    options: {
+      /** False leaves a package that is bound in another version unbound. */
+      moves_bindings: boolean;
+      beforeCommit: (changes: readonly PlannedChange[]) => Promise<void>;
+    },
   ): Promise<StoredInstallation> {
     const binds = bindsParts(opened, parts, settings);
     if (binds) requireScope(caller, "bindings:write");
@@ -203,9 +225,16 @@ export function createInstallations({
       ...(highest === undefined ? {} : { highest }),
     }));
     for (let attempt = 1; ; attempt++) {
-      const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
+      const other_versions =
+        binds && !options.moves_bindings ? await listOtherVersions(planner, caller, parts, settings) : [];
+      const [bound] = other_versions;
+      if (bound !== undefined) requireNoUpgradeSettings(bound, parts[0]!.row, settings);
+      const bindings =
+        binds && bound === undefined ? await planBindings(planner, caller, opened, parts, settings) : [];
       const changes = bindings.flatMap(({ change }) => change ?? []);
-      await beforeCommit(changes);
+      // Another request has bound the package after its bindings were read.
+      if (!options.moves_bindings && changes.some(isMove)) continue;
+      await options.beforeCommit(changes);
       try {
         const moved = changes.filter(isMove).map(toUpdate);
         const removed = planner.planRemovals(caller, changes);
@@ -216,7 +245,11 @@ export function createInstallations({
           (expected_revision) =>
             store.installations.commit({ packages, moved, created, removed, expected_revision }),
         );
-        return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
+        return {
+          packages: stored.map(({ row, created }) => ({ package: row, created })),
+          bindings,
+          upgrade: bound === undefined ? undefined : describeUpgrade(bound, parts[0]!.row, other_versions),
+        };
       } catch (error) {
         // A binding was created or changed after it was read.
         if (codeOf(error) !== "binding.conflict" || attempt >= MAX_ATTEMPTS) throw error;
@@ -274,6 +307,20 @@ export function createInstallations({
         return toAgentPlugin(installation, parts);
       },
     },
+  };
+}
+
+/** The upgrade that moves the bindings, which an installation from the marketplace does not do. */
+function describeUpgrade(
+  { scope }: Binding,
+  { package_id, version }: Package,
+  other_versions: readonly Binding[],
+): Installation["upgrade"] {
+  return {
+    package_id,
+    package_version: version,
+    in_use: listVersionsInUse(other_versions, package_id),
+    org_wide: scope.project_id === null,
   };
 }
 

@@ -55,6 +55,39 @@ export function requireNoSettings({ config, policy, rollout, org_wide }: Install
   });
 }
 
+/** The bindings of the packages, in the scope of the installation, that use another version. */
+export async function listOtherVersions(
+  planner: BindingPlanner,
+  caller: Caller,
+  parts: readonly ImportedPart[],
+  { org_wide }: InstallationSettings,
+): Promise<Binding[]> {
+  const scope = planner.resolveScope(caller, org_wide);
+  const bound = await Promise.all(
+    parts.map(async ({ row: { package_id, version } }) =>
+      (await planner.listInScope(scope, package_id)).filter(
+        (binding) => binding.package_version !== version && !isEndedShare(binding),
+      ),
+    ),
+  );
+  return bound.flat();
+}
+
+/** Refuses settings that would have no effect, because the bindings are left to an upgrade. */
+export function requireNoUpgradeSettings(
+  { package_id, package_version }: Binding,
+  { version }: Package,
+  { config, secrets, policy, rollout }: InstallationSettings,
+): void {
+  const setting = Object.keys(definedFields({ config, secrets, policy, rollout }))[0];
+  if (setting === undefined) return;
+  const message = `${setting} has no effect: ${package_id} is bound in version ${package_version}, and its bindings keep their version and settings until they are upgraded.`;
+  throw new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `body.${setting}`, message }] },
+    fix: `Install it without ${setting}, then upgrade: backplane plugin upgrade ${package_id}@${version}`,
+  });
+}
+
 export async function planBindings(
   planner: BindingPlanner,
   caller: Caller,

@@ -5,7 +5,9 @@
  */
 import {
   BackplaneError,
+  type Binding,
   canonicalJson,
+  compareWithEntry,
   describePermissions,
   isObject,
   isSelfDescribing,
@@ -24,6 +26,7 @@ import {
 import { covers } from "../grant/domains.ts";
 import { widerFilesystem } from "../grant/wider-parts.ts";
 import type { InstallChecked } from "../installations/installations.ts";
+import { listVersionsInUse, readAllPages } from "../packages/versions-in-use.ts";
 import { findKeyProblem } from "../signatures/verify-signature.ts";
 import { type FoundEntry, readMarketplaceEntries } from "./entries.ts";
 
@@ -37,7 +40,28 @@ export function createMarketplace(deps: KernelDeps, installChecked: InstallCheck
     return match;
   }
 
-  async function toCard(caller: Caller, { entry, catalog }: FoundEntry): Promise<MarketplaceCard> {
+  /** `bindings` are those that the caller sees. */
+  async function describeUse(
+    caller: Caller,
+    entry: MarketplaceEntry,
+    bindings: readonly Binding[],
+  ): Promise<Pick<MarketplaceCard, "in_use" | "upgrades">> {
+    const { package_id, version } = entry.package;
+    const in_use = listVersionsInUse(bindings, package_id);
+    const upgrades: MarketplaceCard["upgrades"] = [];
+    for (const from of in_use) {
+      if (from === version) continue;
+      const before = await store.packages.find(caller.scope.org_id, package_id, from);
+      if (before !== null) upgrades.push({ from, changes: compareWithEntry(before, entry) });
+    }
+    return { in_use, upgrades };
+  }
+
+  async function toCard(
+    caller: Caller,
+    { entry, catalog }: FoundEntry,
+    bindings: readonly Binding[],
+  ): Promise<MarketplaceCard> {
     const { problem: _problem, ...origin } = catalog.origin;
     const { signature } = entry;
     const key =
@@ -51,6 +75,7 @@ export function createMarketplace(deps: KernelDeps, installChecked: InstallCheck
           ? null
           : key !== null && findKeyProblem(key, entry.package.package_id, clock.now()) === null,
       abilities: describePermissions(entry.permissions),
+      ...(await describeUse(caller, entry, bindings)),
     };
   }
 
@@ -62,10 +87,16 @@ export function createMarketplace(deps: KernelDeps, installChecked: InstallCheck
         .split(/\s+/)
         .filter((term) => term !== "");
       const matching = entries.filter(({ entry }) => matchesTerms(entry, terms));
-      const items = await Promise.all(matching.map((entry) => toCard(caller, entry)));
+      const bindings = await readAllPages((page) => store.bindings.list(caller.scope, {}, page));
+      const items = await Promise.all(matching.map((entry) => toCard(caller, entry, bindings)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },
-    get: async (caller, id) => await toCard(caller, await find(id)),
+    async get(caller, id) {
+      const found = await find(id);
+      const { package_id } = found.entry.package;
+      const bindings = await readAllPages((page) => store.bindings.list(caller.scope, { package_id }, page));
+      return await toCard(caller, found, bindings);
+    },
     async searchServers(caller, text) {
       // The search sends its text to the registry.
       requireOperator(caller, "search the public registry");
@@ -90,10 +121,10 @@ export function createMarketplace(deps: KernelDeps, installChecked: InstallCheck
           },
         );
       const { bind, scope } = entry.install_policy;
+      const requested = { bind, ...installation_settings };
       const merged_settings = {
-        bind,
-        ...(scope === "org" ? { org_wide: true } : {}),
-        ...installation_settings,
+        ...(scope === "org" && requested.bind ? { org_wide: true } : {}),
+        ...requested,
       };
       return await installChecked(
         caller,

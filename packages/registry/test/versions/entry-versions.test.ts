@@ -1,5 +1,5 @@
 /** A package from the marketplace is compared with the card that it was installed from. */
-import { type MarketplaceEntry, type MarketplaceOrigin } from "@backplane/contract";
+import type { MarketplaceEntry, MarketplaceOrigin } from "@backplane/contract";
 import { MarketplaceEntrySchema } from "@backplane/contract/schema";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel } from "@backplane/test-kit/kernel/test-kernel";
