@@ -1,24 +1,29 @@
 /** Finds the target version of an upgrade or a replay, and installs it, without bindings, if the target is a source. */
-import { BackplaneError, definedFields, type Package } from "@backplane/contract";
+import { BackplaneError, definedFields, type Installation, type Package } from "@backplane/contract";
+import { listScopeBindings } from "../bindings/list-scope-bindings.ts";
 import type { CommandContext } from "../context/context.ts";
 import { findInstalledPackage } from "../packages/find-package.ts";
 import type { InstallOptions } from "./installation-settings.ts";
-import { readPluginSource } from "./plugin-source.ts";
+import { installEntry } from "./install-entry.ts";
+import { type PluginSource, readPluginSource } from "./plugin-source.ts";
 import { type LocalOrGatewaySource, sendInstallation } from "./send-installation.ts";
 
 const VERSION = /^\d+\.\d+\.\d+(?:[-+].*)?$/;
+
+interface VersionOptions extends Pick<InstallOptions, "allowScripts" | "allowBuild"> {
+  /** The upgrade is for the bindings of the whole org. */
+  orgWide?: boolean;
+}
 
 /** `target` is an installed version, or a source as in `plugin install`. */
 export async function findOrInstallVersion(
   context: CommandContext,
   package_id: string,
   target: string,
-  { allowScripts, allowBuild }: Pick<InstallOptions, "allowScripts" | "allowBuild"> = {},
+  options: VersionOptions = {},
 ): Promise<Package> {
   if (VERSION.test(target)) return await findInstalledPackage(context, `${package_id}@${target}`);
-  const settings = definedFields({ allow_scripts: allowScripts, allow_builds: allowBuild });
-  const source = toInstallSource(context, target);
-  const { packages } = await sendInstallation(context, source, { bind: false, ...settings });
+  const { packages } = await installVersion(context, package_id, target, options);
   const match = packages.find(({ package: installed }) => installed.package_id === package_id);
   if (match !== undefined) return match.package;
   const names = packages.map(({ package: installed }) => installed.package_id).join(", ");
@@ -27,8 +32,33 @@ export async function findOrInstallVersion(
   });
 }
 
-function toInstallSource({ io }: CommandContext, text: string): LocalOrGatewaySource {
-  const source = readPluginSource(io.cwd, text);
+async function installVersion(
+  context: CommandContext,
+  package_id: string,
+  target: string,
+  options: VersionOptions,
+): Promise<Installation> {
+  const source = readPluginSource(context.io.cwd, target);
+  // Nobody is asked here, because nothing is bound, and an upgrade asks before it moves the bindings.
+  if (source.kind === "marketplace")
+    return await installEntry(context, source.id, { bind: false }, { asks: false });
+  const args = source.kind === "image" ? await readBoundArgs(context, package_id, options) : [];
+  const settings = definedFields({ allow_scripts: options.allowScripts, allow_builds: options.allowBuild });
+  return await sendInstallation(context, toInstallSource(source, target, args), { bind: false, ...settings });
+}
+
+/** With arguments, a package of an image starts another command, so its next version is installed with them too. */
+async function readBoundArgs(
+  context: CommandContext,
+  package_id: string,
+  options: VersionOptions,
+): Promise<string[]> {
+  const bound = await listScopeBindings(context, package_id, options);
+  const args = bound.map(({ config }) => config.args).find((value) => Array.isArray(value));
+  return (args ?? []).map(String);
+}
+
+function toInstallSource(source: PluginSource, text: string, args: string[]): LocalOrGatewaySource {
   if (source.kind === "package") return source;
   if (source.kind === "npm")
     return { gateway_source: { kind: "npm", spec: source.spec }, label: source.spec };
@@ -36,8 +66,10 @@ function toInstallSource({ io }: CommandContext, text: string): LocalOrGatewaySo
     return { gateway_source: { kind: "pypi", spec: source.spec }, label: source.spec };
   if (source.kind === "oci")
     return { gateway_source: { kind: "oci", reference: source.reference }, label: source.reference };
+  if (source.kind === "image")
+    return { gateway_source: { kind: "image", reference: source.reference, args }, label: source.reference };
   if (source.kind === "agent-plugin") return { path: source.path, folder: true };
   throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
-    fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION or oci://HOST/NAME:TAG.",
+    fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION, oci://HOST/NAME:TAG, image:NAME:TAG or marketplace:ID.",
   });
 }

@@ -58,7 +58,13 @@ async function reportPackage(context: CommandContext, installation: Installation
         `Not active yet. Bind its secret: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`,
       );
   }
-  if (isSelfDescribing(installed.manifest.runtime.protocol)) {
+  if (installation.upgrade !== undefined) {
+    const { package_id, package_version, in_use, org_wide } = installation.upgrade;
+    const flag = org_wide ? " --org-wide" : "";
+    out.note(
+      `${package_id} ${in_use.join(", ")} stays in use; its bindings were not changed. To review the changes and upgrade: backplane plugin upgrade ${package_id}@${package_version}${flag}`,
+    );
+  } else if (isSelfDescribing(installed.manifest.runtime.protocol)) {
     if (bindings.length === 0)
       out.note(`Next: backplane binding create ${installed.package_id}@${installed.version} "*"`);
     for (const binding of bindings) await reportTools(context, binding);
@@ -187,9 +193,10 @@ async function suggestNextStep(
     const first = exports[0]!;
     const older_binding = await findOlderBinding(context, installed, first.id);
     if (older_binding !== undefined) {
-      const { binding_id, package_version } = older_binding;
+      const { package_version, scope } = older_binding;
+      const flag = scope.project_id === null ? " --org-wide" : "";
       out.note(
-        `${first.id} is bound to version ${package_version}. Next: backplane binding set ${binding_id} --to ${installed.version}`,
+        `${first.id} is bound to version ${package_version}. Next: backplane plugin upgrade ${installed.package_id}@${installed.version}${flag}`,
       );
       return;
     }
@@ -211,7 +218,7 @@ async function suggestNextStep(
   }
 }
 
-/** A second binding next to one of another version would be a rollout, so `binding set --to` is suggested instead. */
+/** A second binding next to one of another version would be a rollout, so an upgrade is suggested instead. */
 async function findOlderBinding(
   context: CommandContext,
   { package_id, version }: Package,

@@ -43,10 +43,11 @@ test("reads the tools of a binding on a later page", async () => {
   expect(bound.map(({ binding }) => binding.binding_id)).toEqual(["bind_2"]);
 });
 
-test("suggests to move an older binding that is on a later page, after an installation", async () => {
+test("suggests to upgrade an older binding that is on a later page, after an installation", async () => {
   const notes: string[] = [];
   const out = { note: (text: string) => notes.push(text), data: () => {}, quiet: false, json: false };
-  const older = { ...OTHER, binding_id: "bind_2", export_id: "echo" } as unknown as Binding;
+  const scope = { org_id: "org_local", project_id: null };
+  const older = { ...OTHER, binding_id: "bind_2", export_id: "echo", scope } as unknown as Binding;
   const { list } = pagedList([OTHER, older]);
   const status = async () => ({ sandbox: { available: true, enabled: true } });
   const manifest = { runtime: { protocol: "vai.rpc.v1" }, exports: [{ id: "echo", kind: "tool" }] };
@@ -59,7 +60,7 @@ test("suggests to move an older binding that is on a later page, after an instal
     notes: [],
   };
   await reportInstallation(contextOf({ bindings: { list }, status }, { out }), installation);
-  expect(notes.join("\n")).toContain("Next: backplane binding set bind_2 --to 1.0.0");
+  expect(notes.join("\n")).toContain("Next: backplane plugin upgrade npm/files@1.0.0 --org-wide");
 });
 
 test("lists the signing keys of all pages", async () => {

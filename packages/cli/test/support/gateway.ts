@@ -1,5 +1,5 @@
 /** A real gateway in this process on its own home, and CLI commands against it. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -66,4 +66,19 @@ export async function installKit(gateway: TestGateway): Promise<Record<string, B
     "worker",
   ]);
   return Object.fromEntries(bindings.map((binding) => [binding.export_id, binding]));
+}
+
+/** Writes the plugin of `PLUGIN` with this version into a folder below `root`. */
+export function writeKitVersion(root: string, version: string): string {
+  const folder = join(root, version);
+  cpSync(PLUGIN, folder, { recursive: true });
+  // The plugin also states its version in its handshake.
+  for (const name of ["vai-plugin.toml", "plugin.mjs"]) {
+    const file = join(folder, name);
+    writeFileSync(
+      file,
+      readFileSync(file, "utf8").replace(/\bversion( =|:) "0\.1\.0"/, `version$1 "${version}"`),
+    );
+  }
+  return folder;
 }

@@ -105,7 +105,8 @@ export function createPluginClient(http: Http) {
     marketplace: {
       list: (search?: string) => get<MarketplaceList>("/v1/marketplace", { search }),
       get: (id: string) => get<MarketplaceCard>(`/v1/marketplace/${pathSegment(id)}`),
-      install: (id: string, settings: InstallationSettings, call?: CallOptions) =>
+      /** `oci` is the artifact of the card that was approved; another one is refused. */
+      install: (id: string, settings: InstallationSettings & { oci?: string }, call?: CallOptions) =>
         postWithProgress<Installation>(`/v1/marketplace/${pathSegment(id)}:install`, settings, call),
       /** Servers of a public registry, which have not been reviewed. */
       searchServers: (search: string) => get<ServerSearch>("/v1/marketplace-servers", { search }),

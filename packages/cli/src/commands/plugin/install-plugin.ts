@@ -1,5 +1,5 @@
 /** `plugin install`: recognizes the source, checks that the flags apply to it, and installs or links it. */
-import { BackplaneError, codeOf, definedFields } from "@backplane/contract";
+import { BackplaneError, codeOf } from "@backplane/contract";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import type { CommandContext } from "../../context/context.ts";
 import {
@@ -8,6 +8,7 @@ import {
   type InstallOptions,
   readInstallationSettings,
 } from "../../install/installation-settings.ts";
+import { installEntry } from "../../install/install-entry.ts";
 import {
   bindsAutomatically,
   type PluginSource,
@@ -54,7 +55,7 @@ export async function installPlugin(
     return await installServers(context, options, text, [], { gateway_source, label: source.reference });
   }
   if (source.kind === "npm") return await installNpm(context, options, text, source.spec, args);
-  if (source.kind === "marketplace") return await installEntry(context, options, text, source.id, args);
+  if (source.kind === "marketplace") return await installCard(context, options, text, source.id, args);
   if (source.kind === "oci") return await installFromRegistry(context, options, text, args);
   if (source.kind === "mcp") {
     const { document, file } = readMcpFile(source.path);
@@ -127,7 +128,7 @@ function assertNoServerFlags(
   assertNoBindingFlags(options, text);
 }
 
-async function installEntry(
+async function installCard(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
   text: string,
@@ -136,8 +137,10 @@ async function installEntry(
 ): Promise<number | undefined> {
   assertNoServerFlags(options, text, args);
   const { bind, org_wide } = await readInstallationSettings(context, options);
-  const settings = definedFields({ bind, org_wide });
-  return await reportInstallation(context, await context.client().marketplace.install(id, settings));
+  return await reportInstallation(
+    context,
+    await installEntry(context, id, { bind, org_wide }, { asks: true }),
+  );
 }
 
 async function installFromRegistry(

@@ -6,6 +6,7 @@ import { parseList, percentage, wholeNumber } from "../../command-line/parse-fla
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { addPageFlags, type PageFlags, showRows } from "../../context/page.ts";
+import { describeCard } from "../../install/card-text.ts";
 import { findInstalledPackage } from "../../packages/find-package.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -77,7 +78,9 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .action(toAction(searchPlugins));
   plugin
     .command("info <name>")
-    .description("Show a package (ID, or publisher/name[@version]) or a kernel plugin.")
+    .description(
+      "Show a package (ID, or publisher/name[@version]), a kernel plugin or a card (marketplace:ID).",
+    )
     .action(toAction(info));
   plugin
     .command("remove <name>")
@@ -110,7 +113,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--from <source>",
-      "install this version first: a folder, an archive, npm:NAME@VERSION or pypi:NAME==VERSION",
+      "install this version first: a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION, oci://HOST/NAME:TAG, image:NAME:TAG or marketplace:ID",
     )
     .option(
       "--percent <n>",
@@ -143,7 +146,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("outdated")
     .description(
-      "List packages with the version in use and the newest one, including those at npm, PyPI and OCI registries.",
+      "List packages with the version in use and the newest one, including those at npm, PyPI, OCI registries and the marketplace.",
     )
     .action(toAction(listOutdated));
   plugin
@@ -225,6 +228,12 @@ const packageCells = (item: Package): Cell[] => [
 
 async function info(context: CommandContext, _options: object, name: string): Promise<undefined> {
   const { out } = context;
+  const entry = /^marketplace:(.+)$/.exec(name)?.[1];
+  if (entry !== undefined) {
+    const card = await context.client().marketplace.get(entry);
+    out.data(card, () => describeCard(card));
+    return undefined;
+  }
   if (isKernelName(name)) {
     const row = await findKernelPlugin(context, name);
     out.data(row, () => describeKernelPlugin(row));

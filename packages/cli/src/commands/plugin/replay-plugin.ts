@@ -18,7 +18,7 @@ export async function replayPlugin(
   name: string,
 ): Promise<ExitCode> {
   const { package_id } = parsePackageName(name);
-  const candidate = await findOrInstallVersion(context, package_id, options.candidate);
+  const candidate = await findOrInstallVersion(context, package_id, options.candidate, options);
   const report = await requestReplay(context, candidate, options);
   context.out.data(report, () => describeReplay(report).map(plainLine).join("\n"));
   return exitCodeOfReplay(report);

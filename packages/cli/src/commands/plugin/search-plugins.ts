@@ -1,6 +1,7 @@
 /** `plugin search`: curated entries first, then servers from a public registry, which are not reviewed. */
-import type { ListedServer, MarketplaceCard, MarketplaceOrigin } from "@backplane/contract";
+import type { ListedServer, MarketplaceOrigin } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
+import { summarizeCard } from "../../install/card-text.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
 export async function searchPlugins(
@@ -17,48 +18,29 @@ export async function searchPlugins(
   const results = { items, catalogs, servers: servers?.items ?? [], registry: servers?.registry ?? null };
   context.out.data(results, () =>
     [
-      ...items.flatMap(describeCard),
+      ...items.flatMap(summarizeCard),
       ...results.servers.flatMap(describeServer),
       ...describeEmptyResult(results),
-    ]
-      .map((line) => (line.startsWith("  ") ? `  ${plainLine(line)}` : plainLine(line)))
-      .join("\n"),
+    ].join("\n"),
   );
   for (const origin of [...catalogs, ...(results.registry === null ? [] : [results.registry])])
     if (origin.problem !== null) context.out.note(plainLine(describeProblem(origin)));
-}
-
-function describeCard(card: MarketplaceCard): string[] {
-  const { id, name, description, status, package: pack, publisher, review, reason, abilities } = card;
-  return [
-    `${id}  ${name} ${pack.version} by ${publisher.name} (${status}, ${review.status})`,
-    `  ${description}`,
-    ...abilities.map((sentence) => `  ${sentence}`),
-    ...(card.installable ? describeInstall(card) : [`  Not installable: ${reason ?? ""}`]),
-  ];
-}
-
-function describeInstall({ id, key_trusted, signature }: MarketplaceCard): string[] {
-  const key = signature?.key_id ?? "";
-  return [
-    key_trusted === true
-      ? `  Signed with ${key}, which is trusted here.`
-      : `  Signed with ${key}, which is not trusted here. To trust it: backplane key trust`,
-    `  backplane plugin install marketplace:${id}`,
-  ];
 }
 
 function describeServer({ name, version, description, sources, variables }: ListedServer): string[] {
   const required = variables.map((variable) =>
     variable.secret ? `${variable.name} (secret)` : variable.name,
   );
-  return [
-    `${name} ${version} (public registry, not reviewed)`,
-    ...(description === "" ? [] : [`  ${description}`]),
-    ...(required.length === 0 ? [] : [`  Needs ${required.join(", ")}.`]),
+  const details = [
+    ...(description === "" ? [] : [description]),
+    ...(required.length === 0 ? [] : [`Needs ${required.join(", ")}.`]),
     ...(sources.length === 0
-      ? ["  Its packages are of kinds that cannot be installed."]
-      : sources.slice(0, 2).map((source) => `  backplane plugin install ${source}`)),
+      ? ["Its packages are of kinds that cannot be installed."]
+      : sources.slice(0, 2).map((source) => `backplane plugin install ${source}`)),
+  ];
+  return [
+    plainLine(`${name} ${version} (public registry, not reviewed)`),
+    ...details.map((line) => `  ${plainLine(line)}`),
   ];
 }
 

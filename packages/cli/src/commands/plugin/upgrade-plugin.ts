@@ -8,10 +8,10 @@ import {
   type ReplayReport,
   selectRollback,
 } from "@backplane/contract";
+import { listScopeBindings } from "../../bindings/list-scope-bindings.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { listAll } from "../../context/page.ts";
 import { findOrInstallVersion } from "../../install/find-or-install-version.ts";
 import type { InstallOptions } from "../../install/installation-settings.ts";
 import { findInstalledPackage, parsePackageName } from "../../packages/find-package.ts";
@@ -45,7 +45,7 @@ export async function upgradePlugin(
       ? await findInstalledPackage(context, name)
       : await findOrInstallVersion(context, parsePackageName(name).package_id, from, options);
   const { package_id, version: package_version } = target;
-  const bound = await listBindings(context, package_id, options);
+  const bound = await listScopeBindings(context, package_id, options);
   const affected = bound.filter(
     (binding) => binding.share_of === undefined && binding.package_version !== package_version,
   );
@@ -143,7 +143,7 @@ export async function rollbackPlugin(
   name: string,
 ): Promise<undefined> {
   const { package_id } = parsePackageName(name);
-  const { pending, upgraded } = selectRollback(await listBindings(context, package_id, options));
+  const { pending, upgraded } = selectRollback(await listScopeBindings(context, package_id, options));
   for (const binding of pending) context.out.note(plainLine(describePending(binding)));
   for (const version of new Set(upgraded.map(({ previous }) => previous!.package_version))) {
     const target = await findInstalledPackage(context, `${package_id}@${version}`);
@@ -172,19 +172,6 @@ function describePending({ binding_id, package_version, rollout, held_upgrade }:
   return held_upgrade === undefined
     ? `${binding_id} gets no more calls; it had ${rollout.traffic_percent} % with ${package_version}.`
     : `${binding_id}: the upgrade to ${held_upgrade.package_version} is withdrawn.`;
-}
-
-/** The bindings that the command may change: those of the project, or with `--org-wide` those without a project. */
-async function listBindings(
-  context: CommandContext,
-  package_id: string,
-  { orgWide }: VersionOptions,
-): Promise<Binding[]> {
-  const client = context.client();
-  const { caller } = await client.status();
-  const project_id = orgWide === true ? null : caller.project_id;
-  const all_bindings = await listAll((page) => client.bindings.list({ ...page, package_id }));
-  return all_bindings.filter(({ scope }) => scope.project_id === project_id);
 }
 
 /** Compares the target with each version that a binding would leave. */

@@ -276,13 +276,13 @@ describe("bindings and packages", () => {
       await gateway.json([...next.split(" "), ...fourth]);
       const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
       expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
-      // For another version, the suggested command changes the existing binding.
+      // For another version, the suggested command upgrades the existing binding, with a trial.
       cpSync(PLUGIN, join(cwd, "next"), { recursive: true });
       const file = join(cwd, "next/vai-plugin.toml");
       writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
       const newer = await gateway.backplane(["plugin", "install", "next", ...fourth], { cwd });
       expect(newer.err).toMatch(
-        /echo is bound to version 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
+        /echo is bound to version 0\.1\.0\. Next: backplane plugin upgrade acme\/cli-kit@0\.2\.0\n/,
       );
       const created = await gateway.json<Binding>([
         "binding",

@@ -14,6 +14,7 @@ const registry = createScriptedRegistry();
 let gateway: TestGateway;
 let root: string;
 let card: Record<string, unknown>;
+let key_id: string | undefined;
 
 beforeAll(async () => {
   await registry.start();
@@ -23,7 +24,7 @@ beforeAll(async () => {
   gateway = await startTestGateway(
     `[egress]\nallow_private = ["${registry.host}"]\n[marketplace]\ncatalogs = ["${catalog}"]\n`,
   );
-  card = await publish();
+  card = await publish("0.1.0");
 });
 afterAll(async () => {
   await gateway.close();
@@ -32,19 +33,34 @@ afterAll(async () => {
 });
 beforeEach(() => writeCatalog(card));
 
-/** Publishes Thread Weave in the registry, signed with a new key; returns its marketplace entry. */
-async function publish(): Promise<Record<string, unknown>> {
-  const folder = join(root, "thread-weave");
+/** Publishes this version of Thread Weave in the registry, signed with a new key; returns its marketplace entry. */
+async function publish(
+  version: string,
+  change = (manifest: string) => manifest,
+): Promise<Record<string, unknown>> {
+  const folder = join(root, `thread-weave-${version}`);
   cpSync(resolve("examples/thread-weave"), folder, { recursive: true });
+  for (const [name, edit] of [
+    ["vai-plugin.toml", change],
+    ["bin/plugin.mjs", (text: string) => text],
+  ] as const) {
+    const file = join(folder, name);
+    const text = edit(readFileSync(file, "utf8")).replace(
+      /\bversion( =|:) "0\.1\.0"/,
+      `version$1 "${version}"`,
+    );
+    writeFileSync(file, text);
+  }
   const key_file = join(root, "release.key");
-  const { key_id } = await gateway.json<{ key_id: string }>(["key", "generate", "--out", key_file]);
+  if (key_id === undefined)
+    key_id = (await gateway.json<{ key_id: string }>(["key", "generate", "--out", key_file])).key_id;
   await gateway.json(["plugin", "sign", folder, "--key", key_file]);
   const reference = `oci://${registry.host}/acme/thread-weave`;
   const { manifest_digest } = await gateway.json<{ manifest_digest: string }>([
     "plugin",
     "push",
     folder,
-    `${reference}:0.1.0`,
+    `${reference}:${version}`,
   ]);
   const { dependency_lock } = JSON.parse(
     readFileSync(join(folder, "marketplace.signature.json"), "utf8"),
@@ -58,7 +74,7 @@ async function publish(): Promise<Record<string, unknown>> {
     status: "available",
     package: {
       package_id: "backplane/thread-weave",
-      version: "0.1.0",
+      version,
       exports: [{ id: "thread_weave", kind: "compactor" }],
     },
     publisher: { name: "Acme" },
@@ -163,4 +179,87 @@ verifies(
     expect((await install()).exit).toBe(EXIT.ok);
     expect(await listInstalled()).toHaveLength(1);
   },
+);
+
+const listBound = async () =>
+  (await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "backplane/thread-weave"]))
+    .items;
+
+verifies(
+  ["api.marketplace", "upgrade.moves"],
+  "shows what a new card changes, installs it beside the version in use, and upgrades to it with a trial",
+  async () => {
+    expect((await gateway.backplane(["plugin", "outdated"])).out).toMatch(
+      /thread-weave +marketplace +0\.1\.0 +0\.1\.0 +0\.1\.0 +current/,
+    );
+    const next = await publish("0.2.0", (text) =>
+      text.replace('network = "none"', 'network = "egress"\nallowed_domains = ["api.acme.test"]'),
+    );
+    const permissions = { filesystem: "scratch", network: "egress", allowed_domains: ["api.acme.test"] };
+    writeCatalog({ ...next, permissions });
+    const gained = "0.1.0 → 0.2.0: It will be able to use the network: api.acme.test.";
+    const command = "backplane plugin upgrade backplane/thread-weave --from marketplace:weave";
+    for (const args of [
+      ["plugin", "search", "weave"],
+      ["plugin", "info", "marketplace:weave"],
+    ]) {
+      const { out } = await gateway.backplane(args);
+      expect(out).toContain(gained);
+      expect(out).toContain(command);
+    }
+    const outdated = await gateway.backplane(["plugin", "outdated"]);
+    expect(outdated.out).toMatch(/thread-weave +marketplace +0\.1\.0 +0\.1\.0 +0\.2\.0 +outdated/);
+    expect(outdated.err).toContain(`${command} --dry-run`);
+
+    const installed = await install();
+    expect(installed).toMatchObject({ exit: EXIT.ok, out: expect.not.stringContaining("Bound") });
+    expect(installed.err).toContain(`  ${gained}`);
+    expect(installed.err).toContain("It can connect to api.acme.test.");
+    expect(installed.err).toContain(
+      "backplane/thread-weave 0.1.0 stays in use; its bindings were not changed. To review the changes and upgrade: backplane plugin upgrade backplane/thread-weave@0.2.0\n",
+    );
+    expect((await listBound()).map(({ package_version }) => package_version)).toEqual(["0.1.0"]);
+
+    const from_card = ["plugin", "upgrade", "backplane/thread-weave", "--from", "marketplace:weave", "--yes"];
+    const held = await gateway.backplane(from_card);
+    expect(held).toMatchObject({ exit: EXIT.denied, err: expect.stringContaining(gained) });
+    expect(await listBound()).toMatchObject([
+      { package_version: "0.1.0", held_upgrade: { permissions: ["network"] } },
+    ]);
+    const granted = await gateway.backplane([...from_card, "--grant-permissions"]);
+    expect(granted, granted.err).toMatchObject({ exit: EXIT.ok });
+    expect(await listBound()).toMatchObject([
+      { package_version: "0.2.0", trial: { from_version: "0.1.0" }, previous: { package_version: "0.1.0" } },
+    ]);
+  },
+  60_000,
+);
+
+verifies(
+  "api.marketplace",
+  "installs only the artifact of the card that a person has confirmed",
+  async () => {
+    const next = await publish("0.3.0");
+    const listVersions = async () =>
+      (await gateway.json<{ items: { version: string }[] }>(["plugin", "list"])).items.map(
+        ({ version }) => version,
+      );
+    /** Installs at a terminal; the answer is typed after the catalog was replaced. */
+    async function installAnswering(answer: string, meanwhile: object) {
+      writeCatalog(next);
+      const { io, ended } = gateway.begin(["plugin", "install", "marketplace:weave"], { tty: true });
+      await expect.poll(io.err, { timeout: 30_000 }).toContain("Install Weave 0.3.0? [y/N]");
+      expect(io.err()).toContain("It can write temporary files");
+      writeCatalog(meanwhile);
+      io.stdin.write(`${answer}\r`);
+      return await ended;
+    }
+    const changed = { ...next, oci: card.oci };
+    expect((await installAnswering("y", changed)).err).toContain("now has a different artifact");
+    expect(await installAnswering("n", next)).toMatchObject({ exit: EXIT.usage });
+    expect(await listVersions()).not.toContain("0.3.0");
+    expect(await installAnswering("y", next)).toMatchObject({ exit: EXIT.ok });
+    expect(await listVersions()).toContain("0.3.0");
+  },
+  60_000,
 );

@@ -1,12 +1,12 @@
 /** Upgrades and rollbacks of bindings and packages, shares, `plugin outdated` and an upgrade that waits. */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Binding } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/command-line/exit-codes.ts";
-import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { installKit, startTestGateway, type TestGateway, writeKitVersion } from "../../support/gateway.ts";
 
 let gateway: TestGateway;
 let root: string;
@@ -19,19 +19,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function writeVersion(version: string): string {
-  const folder = join(root, version);
-  cpSync(PLUGIN, folder, { recursive: true });
-  // The plugin also states its version in its handshake.
-  for (const name of ["vai-plugin.toml", "plugin.mjs"]) {
-    const file = join(folder, name);
-    writeFileSync(
-      file,
-      readFileSync(file, "utf8").replace(/\bversion( =|:) "0\.1\.0"/, `version$1 "${version}"`),
-    );
-  }
-  return folder;
-}
+const writeVersion = (version: string) => writeKitVersion(root, version);
 
 verifies(
   "upgrade.moves",
