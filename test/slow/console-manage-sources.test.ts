@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { MARKETPLACE_FORMAT } from "@backplane/contract/schema";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import {
@@ -48,6 +49,7 @@ beforeAll(async () => {
     openBrowser(),
   ]);
   publishNpmServer();
+  writeCatalog([]);
   for (const { project, file, bytes } of pythonServerWheels()) index.publish(project, file, bytes);
   await pushImage();
   const home = join(folder, "home");
@@ -57,7 +59,7 @@ beforeAll(async () => {
     .join(", ");
   writeFileSync(
     join(home, "backplane.toml"),
-    `[egress]\nallow_private = [${allowed}]\n[pypi]\nindex_url = "${index.url}"\n`,
+    `[egress]\nallow_private = [${allowed}]\n[pypi]\nindex_url = "${index.url}"\n[marketplace]\ncatalogs = ["${catalogFile()}"]\n`,
   );
   const env = { NPM_CONFIG_REGISTRY: npm.url, NPM_CONFIG_CACHE: join(folder, "cache") };
   gateway = await startTestGateway({ home, env });
@@ -127,9 +129,52 @@ async function pushPackage(): Promise<string> {
   return target;
 }
 
-async function runCli(...args: string[]): Promise<void> {
+const catalogFile = () => join(folder, "catalog.json");
+
+function writeCatalog(entries: readonly object[]): void {
+  writeFileSync(catalogFile(), JSON.stringify({ format: MARKETPLACE_FORMAT, name: "Acme", entries }));
+}
+
+/** Publishes an example as this version and replaces the catalog by its card. */
+async function publishCard(version: string, key: string, permissions: object): Promise<void> {
+  const dir = join(folder, `weave-${version}`);
+  cpSync(resolve("examples/thread-weave"), dir, { recursive: true });
+  const manifest = join(dir, "vai-plugin.toml");
+  writeFileSync(manifest, readFileSync(manifest, "utf8").replace('"0.1.0"', `"${version}"`));
+  await runCli("plugin", "sign", dir, "--key", key);
+  const repository = `oci://${registry.host}/acme/weave`;
+  const { manifest_digest } = await runCli("plugin", "push", dir, `${repository}:${version}`);
+  const signature = JSON.parse(readFileSync(join(dir, "marketplace.signature.json"), "utf8")) as {
+    key_id: string;
+    dependency_lock: unknown;
+  };
+  const entry = {
+    id: "weave",
+    name: "Weave",
+    description: "Compacts conversations by topic.",
+    status: "available",
+    package: {
+      package_id: "backplane/thread-weave",
+      version,
+      exports: [{ id: "thread_weave", kind: "compactor" }],
+    },
+    publisher: { name: "Acme" },
+    review: { status: "reviewed" },
+    source: {},
+    oci: `${repository}@${manifest_digest}`,
+    signature: { key_id: signature.key_id, public_key: readFileSync(`${key}.pub`, "utf8") },
+    dependency_lock: signature.dependency_lock,
+    install_policy: {},
+    permissions,
+    tokens: 0,
+  };
+  writeCatalog([entry]);
+}
+
+async function runCli(...args: string[]): Promise<Record<string, string>> {
   const { code, stdout, stderr } = await gateway.cli(...args, "--json");
   if (code !== 0) throw new Error(`${args.join(" ")}: ${stdout} ${stderr}`);
+  return JSON.parse(stdout) as Record<string, string>;
 }
 
 async function open(path: string): Promise<Visit> {
@@ -373,4 +418,43 @@ verifies(
     }
   },
   120_000,
+);
+
+verifies(
+  ["console.manage", "api.marketplace"],
+  "shows what the card of a package in use changes, and leads from its installation to the upgrade",
+  async () => {
+    const key = join(folder, "weave.key");
+    await runCli("key", "generate", "-o", key);
+    await runCli("key", "trust", `${key}.pub`, "--name", "Weavers");
+    await publishCard("0.1.0", key, { filesystem: "scratch" });
+    const first = await open("/console/marketplace/weave");
+    await first.page.getByText("Make the exports callable now").waitFor();
+    await first.page.getByRole("button", { name: "Install", exact: true }).click();
+    await first.page.getByText("Weave is installed.").waitFor({ timeout: 60_000 });
+
+    await publishCard("0.2.0", key, {
+      filesystem: "scratch",
+      network: "egress",
+      allowed_domains: ["a.test"],
+    });
+    const { page, problems } = await open("/console/marketplace");
+    const entry = page.getByRole("article", { name: "Weave", exact: true });
+    await entry.getByText("0.1.0 in use").waitFor();
+    await entry.getByRole("link", { name: "Review and install" }).click();
+    const changes = page.getByRole("region", { name: "What changes from 0.1.0 to 0.2.0" });
+    await changes.getByText("It will be able to use the network: a.test.").waitFor();
+    await page.getByText("plugin upgrade backplane/thread-weave --from marketplace:weave").waitFor();
+    await page.getByRole("button", { name: "Install and review the upgrade" }).click();
+    await page
+      .getByRole("heading", { name: "Upgrade Thread Weave to 0.2.0", level: 1 })
+      .waitFor({ timeout: 60_000 });
+    const { body } = await gateway.http<{ items: { package_version: string }[] }>(
+      "GET",
+      "/v1/plugin-bindings?package_id=backplane/thread-weave",
+    );
+    expect(body.items.map(({ package_version }) => package_version)).toEqual(["0.1.0"]);
+    expect(problems).toEqual([]);
+  },
+  180_000,
 );

@@ -109,6 +109,36 @@ verifies(
   },
 );
 
+verifies(
+  ["source.image", "upgrade.moves"],
+  "upgrades a server to another image with its arguments, and returns to the previous image",
+  async () => {
+    const repository = `${registry.host}/acme/look`;
+    await registry.skopeo(
+      "copy",
+      "--insecure-policy",
+      "--src-tls-verify=false",
+      "--dest-tls-verify=false",
+      `docker://${repository}:1.0`,
+      `docker://${repository}:2.0`,
+    );
+    const gateway = await startTestGateway({ home: homeWith("upgrade") });
+    try {
+      const installed = await gateway.cli("plugin", "install", `image:${repository}:1.0`, "--", "mine");
+      expect(installed, installed.stderr).toMatchObject({ code: 0 });
+      const upgrade = ["plugin", "upgrade", "acme/look", "--from", `image:${repository}:2.0`, "--yes"];
+      const upgraded = await gateway.cli(...upgrade);
+      expect(upgraded, upgraded.stderr).toMatchObject({ code: 0 });
+      expect(upgraded.stdout).toMatch(/ 2\.0\.0\+image\.[0-9a-f]{12}\.args \(active\)/);
+      expect(await callLook(gateway, "look")).toMatchObject({ ...EXPECTED_REPORT, argument: "mine" });
+      const undone = await gateway.cli("plugin", "rollback", "acme/look");
+      expect(undone.stdout).toMatch(/ 1\.0\.0\+image\.[0-9a-f]{12}\.args \(active\)/);
+    } finally {
+      await gateway.dispose();
+    }
+  },
+);
+
 test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same image", async () => {
   const user_folder = join(folder, "ordinary");
   mkdirSync(user_folder);

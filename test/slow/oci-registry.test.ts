@@ -149,6 +149,40 @@ verifies(
   120_000,
 );
 
+verifies(
+  ["pkg.oci", "upgrade.moves"],
+  "finds the newest version tag of a package in a real registry, over several pages of tags",
+  async () => {
+    const repository = `oci://${registry.host}/acme/hello`;
+    const findNewest = async () => {
+      const { items } = JSON.parse((await gateway.cli("plugin", "outdated", "--json")).stdout) as {
+        items: { package_id: string; newest_available: string; source: string; note: string | null }[];
+      };
+      return items.find(({ package_id }) => package_id === "acme/hello");
+    };
+    const versions = ["0.1.0", "2.9.0", "2.10.0", "3.0.0-rc.1"];
+    for (const version of versions)
+      await succeed("plugin", "push", await writeSignedPlugin(version), `${repository}:${version}`);
+    await succeed("plugin", "install", `${repository}:0.1.0`, "--bind");
+    expect(await findNewest()).toMatchObject({
+      newest_available: "2.10.0",
+      source: `${repository}:2.10.0`,
+      outdated: true,
+      note: null,
+    });
+    const credentials = async () => null;
+    const client = createRegistryClient({ credentials, addresses: null, limits: { tags_per_page: 1 } });
+    try {
+      const tags = await client.listTags(parseReference(`${repository}:0.1.0`));
+      // The lists of signatures have tags as well.
+      expect(tags.filter((tag) => !tag.startsWith("sha256-")).sort()).toEqual(versions.sort());
+    } finally {
+      client.close();
+    }
+  },
+  120_000,
+);
+
 /** The digests of everything that an installation reads, by its role. */
 function partsOf(layout: string): Record<string, string> {
   const read = (digest: string) =>

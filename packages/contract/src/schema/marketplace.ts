@@ -163,7 +163,7 @@ export const MarketplaceCardSchema = z.object({
       }),
     )
     .describe(
-      "What changes from each version in use to the version of the card, one sentence for each change. `riskier` marks a " +
+      "What changes from each version in use to the version of a card that can be installed, one sentence for each change. `riskier` marks a " +
         "sentence about something that the package can do only with the card's version.",
     ),
 });

@@ -50,7 +50,7 @@ export function createMarketplace(deps: KernelDeps, installChecked: InstallCheck
     const in_use = listVersionsInUse(bindings, package_id);
     const upgrades: MarketplaceCard["upgrades"] = [];
     for (const from of in_use) {
-      if (from === version) continue;
+      if (from === version || entry.status !== "available") continue;
       const before = await store.packages.find(caller.scope.org_id, package_id, from);
       if (before !== null) upgrades.push({ from, changes: compareWithEntry(before, entry) });
     }

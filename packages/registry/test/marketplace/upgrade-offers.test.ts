@@ -198,6 +198,13 @@ verifies(
     });
     const { items } = await fixture.kernel.marketplace.list(admin, {});
     expect(items[0]?.upgrades).toEqual([{ from: "0.1.0", changes }]);
+    const withdrawn = {
+      status: "contract-ready",
+      reason: "Withdrawn.",
+      contract: { kind: "tool", document: "docs/authoring.md", requirements: ["Keeps notes."] },
+    };
+    publish("0.2.0", {}, withdrawn);
+    expect(await readCard()).toMatchObject({ in_use: ["0.1.0"], upgrades: [] });
     const other: Caller = { ...admin, scope: { org_id: "org_other", project_id: "proj_other" } };
     expect(await fixture.kernel.marketplace.get(other, "notes")).toMatchObject({ in_use: [], upgrades: [] });
   },

@@ -106,9 +106,6 @@ interface PushedBlob {
   bytes: () => AsyncIterable<Uint8Array>;
 }
 
-/** The maximum page size of several public registries. */
-const TAGS_PER_PAGE = 1_000;
-
 export interface RegistryClientOptions {
   credentials: FindCredential;
   /** Null if addresses are not checked. */
@@ -260,7 +257,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
 
   const fetchTagsAt = async (location: OciReference, signal: AbortSignal): Promise<string[]> => {
     const tags: string[] = [];
-    let path: RepositoryRequest["path"] = `tags/list?n=${TAGS_PER_PAGE}`;
+    let path: RepositoryRequest["path"] = `tags/list?n=${limits.tags_per_page}`;
     for (let page = 1, received = 0; ; page++) {
       const response = await get(location, path, { accept: "application/json" }, signal);
       await requireOk(location, response, `list of the tags of ${location.repository}`);

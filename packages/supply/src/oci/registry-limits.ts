@@ -9,6 +9,8 @@ export interface RegistryLimits {
   tags: number;
   /** Pages of a list of tags. Some registries send at most 100 tags in each. */
   tag_pages: number;
+  /** The page size that is requested, which is the maximum of several public registries. */
+  tags_per_page: number;
   /** The size of error responses and token responses. */
   message_bytes: number;
   redirects: number;
@@ -37,6 +39,7 @@ export const REGISTRY_LIMITS: RegistryLimits = {
   pages: 4,
   tags: 10_000,
   tag_pages: 100,
+  tags_per_page: 1_000,
   message_bytes: 64 * 1024,
   redirects: 5,
   attempts: 8,

@@ -17,7 +17,7 @@ import { ListSkeleton } from "../../parts/list-skeleton.tsx";
 import { Notice } from "../../parts/notice.tsx";
 import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
 import { PageHeader } from "../../parts/page-header.tsx";
-import { PermissionList } from "../../parts/permission-list.tsx";
+import { PermissionList, Sentence } from "../../parts/permission-list.tsx";
 import { shellCommand } from "../../parts/shell-quote.ts";
 import { Time } from "../../parts/time.tsx";
 import { useToast } from "../../parts/toast.tsx";
@@ -67,6 +67,7 @@ function CardDetail({ card }: { card: MarketplaceCard }) {
             <Fields
               items={[
                 ["Package", `${pkg.package_id} ${pkg.version}`],
+                ["In use", card.in_use.length === 0 ? null : card.in_use.join(", ")],
                 ["Exports", pkg.exports.map(({ id, kind }) => `${id} (${kind})`).join(", ")],
                 [
                   "Publisher",
@@ -110,6 +111,11 @@ function CardDetail({ card }: { card: MarketplaceCard }) {
             />
           </Card>
         </div>
+        {card.upgrades.map(({ from, changes }) => (
+          <Card key={from} title={`What changes from ${from} to ${pkg.version}`}>
+            <CardChanges changes={changes} />
+          </Card>
+        ))}
         {contract !== null && (
           <Card title={`What a ${contract.kind} for this entry has to do`}>
             <ul>
@@ -126,12 +132,28 @@ function CardDetail({ card }: { card: MarketplaceCard }) {
   );
 }
 
+function CardChanges({ changes }: Pick<MarketplaceCard["upgrades"][number], "changes">) {
+  if (changes.length === 0) return <p className={layout.text}>The exports and permissions do not change.</p>;
+  return (
+    <ul className={layout.sentences}>
+      {changes.map(({ text, riskier }) => (
+        <Sentence key={text} tone={riskier ? "warn" : "quiet"} icon={riskier ? "alert" : "dot"}>
+          {text}
+        </Sentence>
+      ))}
+    </ul>
+  );
+}
+
 function InstallCard({ card }: { card: MarketplaceCard }) {
-  const { id, name, oci, key_trusted, signature, install_policy } = card;
+  const { id, name, oci, key_trusted, signature, install_policy, upgrades, package: pkg } = card;
   const { queries } = useServices();
   const navigate = useNavigate();
   const toast = useToast();
-  const [bind, setBind] = useState(install_policy.bind);
+  // The bindings keep their version until the upgrade is reviewed.
+  const is_upgrade = upgrades.length > 0;
+  const [chosen, setBind] = useState(install_policy.bind);
+  const bind = chosen && !is_upgrade;
   // The request names the artifact that is shown, because the catalog can replace it at any time.
   const settings = { bind, ...(oci === null ? {} : { oci }) };
   const install = useOperation(
@@ -139,9 +161,15 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
     (installation: Installation) => {
       toast.show({ tone: "good", title: `${name} is installed.` });
       void Promise.all(
-        ["packages", "bindings", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
+        ["packages", "bindings", "catalog", "marketplace"].map((noun) =>
+          queries.invalidateQueries({ queryKey: [noun] }),
+        ),
       );
-      void navigate({ to: "/plugins/$id", params: { id: installation.packages[0]!.package.id } });
+      const offers_upgrade = is_upgrade || installation.upgrade !== undefined;
+      void navigate({
+        to: offers_upgrade ? "/upgrades/$id" : "/plugins/$id",
+        params: { id: installation.packages[0]!.package.id },
+      });
     },
   );
   return (
@@ -169,26 +197,35 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
             </p>
           </Notice>
         )}
-        <Checkbox
-          label="Make the exports callable now"
-          checked={bind}
-          onChange={({ currentTarget }) => setBind(currentTarget.checked)}
-        />
+        {is_upgrade ? (
+          <p className={layout.text}>
+            {upgrades.map(({ from }) => from).join(", ")} stays in use until you have reviewed the upgrade to{" "}
+            {pkg.version}.
+          </p>
+        ) : (
+          <Checkbox
+            label="Make the exports callable now"
+            checked={bind}
+            onChange={({ currentTarget }) => setBind(currentTarget.checked)}
+          />
+        )}
         {install.error !== null && <ErrorView error={install.error} />}
         {install.running ? (
           <OperationProgress label="Installing" progress={install.progress} onCancel={install.cancel} />
         ) : (
           <div className={layout.row}>
-            <Button onClick={() => install.run()}>Install</Button>
+            <Button onClick={() => install.run()}>
+              {is_upgrade ? "Install and review the upgrade" : "Install"}
+            </Button>
           </div>
         )}
         <CliCommand
           command={shellCommand(
             "backplane",
             "plugin",
-            "install",
-            `marketplace:${id}`,
-            bind ? "--bind" : "--no-bind",
+            ...(is_upgrade
+              ? ["upgrade", pkg.package_id, "--from", `marketplace:${id}`]
+              : ["install", `marketplace:${id}`, bind ? "--bind" : "--no-bind"]),
           )}
         />
       </div>

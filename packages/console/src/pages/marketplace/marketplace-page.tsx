@@ -106,7 +106,7 @@ function OriginProblem({ origin: { name, problem, fetched_at } }: { origin: Mark
 
 /** An entry without a published artifact has no Install button: it describes what an adapter would have to do. */
 function EntryCard({ card }: { card: MarketplaceCard }) {
-  const { id, name, description, publisher, installable, review, package: pkg } = card;
+  const { id, name, description, publisher, installable, review, in_use, package: pkg } = card;
   return (
     <article className={`${parts.card} ${styles.card}`} aria-label={name}>
       <div className={layout.between}>
@@ -127,6 +127,7 @@ function EntryCard({ card }: { card: MarketplaceCard }) {
       </div>
       <p className={styles.publisher}>
         {publisher.name} · {pkg.version} · {[...new Set(pkg.exports.map(({ kind }) => kind))].join(", ")}
+        {in_use.length > 0 && ` · ${in_use.join(", ")} in use`}
       </p>
       <p className={styles.description}>{description}</p>
       <ul className={layout.sentences}>
