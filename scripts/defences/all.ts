@@ -43,6 +43,7 @@ import { SANDBOX_DEFENCES } from "./sandbox.ts";
 import { SHARED_PACKAGE_DEFENCES } from "./shared-packages.ts";
 import { SIGNATURE_DEFENCES } from "./signatures.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
+import { VERSION_DEFENCES } from "./versions.ts";
 
 export const MUTANTS: Mutant[] = [
   ...BEHAVIOUR,
@@ -72,6 +73,7 @@ export const MUTANTS: Mutant[] = [
   ...PYTHON_DEFENCES,
   ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
+  ...VERSION_DEFENCES,
   ...ROLLOUT_DEFENCES,
   ...MARKETPLACE_DEFENCES,
   ...INSTALLATION_DEFENCES,

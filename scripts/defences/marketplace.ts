@@ -7,7 +7,54 @@ const CLI_TESTS = ["packages/cli/test/commands/plugin/marketplace.test.ts"];
 const CARD_TESTS = ["packages/registry/test/marketplace/marketplace.test.ts"];
 const MARKETPLACE_CATALOGS_TESTS = ["packages/supply/test/marketplace/marketplace-catalogs.test.ts"];
 
+const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
+const ENTRY_VERSIONS = "packages/registry/src/versions/entry-versions.ts";
+const OFFER_TESTS = ["packages/registry/test/marketplace/upgrade-offers.test.ts"];
+const ENTRY_VERSIONS_TESTS = ["packages/registry/test/versions/entry-versions.test.ts"];
+
 export const MARKETPLACE_DEFENCES: Mutant[] = [
+  {
+    defence: "marketplace: bindings move only in an upgrade",
+    file: INSTALLATIONS,
+    from: "moves_bindings: entry === undefined",
+    to: "moves_bindings: true",
+    tests: OFFER_TESTS,
+  },
+  {
+    defence: "marketplace: a binding that was created meanwhile does not move either",
+    file: INSTALLATIONS,
+    from: "if (!options.moves_bindings && changes.some(isMove)) continue;",
+    to: "",
+    tests: OFFER_TESTS,
+  },
+  {
+    defence: "marketplace: settings are not dropped when the bindings stay",
+    file: INSTALLATIONS,
+    from: "if (bound !== undefined) requireNoUpgradeSettings(bound, parts[0]!.row, settings);",
+    to: "",
+    tests: OFFER_TESTS,
+  },
+  {
+    defence: "marketplace: the command installs the artifact that it has shown",
+    file: "packages/cli/src/install/install-entry.ts",
+    from: "card.oci === null ? {} : { oci: card.oci }",
+    to: "{}",
+    tests: CLI_TESTS,
+  },
+  {
+    defence: "marketplace: an entry that cannot be installed is not a newer version",
+    file: ENTRY_VERSIONS,
+    from: 'if (entry.status !== "available")',
+    to: "if (false)",
+    tests: ENTRY_VERSIONS_TESTS,
+  },
+  {
+    defence: "marketplace: other content under the installed version is not current",
+    file: ENTRY_VERSIONS,
+    from: "version === pack.version && digestOf(entry.oci) !== digestOf(pack.oci?.reference ?? null)",
+    to: "false",
+    tests: ENTRY_VERSIONS_TESTS,
+  },
   {
     defence: "marketplace: the artifact requests nothing that the card does not show",
     file: MARKETPLACE,

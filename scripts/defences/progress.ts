@@ -44,8 +44,8 @@ export const PROGRESS_DEFENCES: Mutant[] = [
   {
     defence: "progress: a cancelled installation does not commit",
     file: "packages/registry/src/installations/installations.ts",
-    from: "          requireNotCancelled(operation);\n          operation.report({ step:",
-    to: "          operation.report({ step:",
+    from: "            requireNotCancelled(operation);\n            operation.report({ step:",
+    to: "            operation.report({ step:",
     tests: ["packages/registry/test/installations/installations.test.ts"],
     only: "a cancelled installation",
   },

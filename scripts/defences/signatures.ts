@@ -4,6 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const OCI = "packages/supply/src/oci";
 const SIGNATURES = "packages/registry/src/signatures";
 const CLIENT_TESTS = ["packages/supply/test/oci/registry-client.test.ts"];
+const TAG_TESTS = ["packages/supply/test/oci/list-tags.test.ts"];
 const CREDENTIALS_TESTS = ["packages/supply/test/oci/registry-credentials.test.ts"];
 const SOURCE_TESTS = ["packages/supply/test/oci/oci-source.test.ts"];
 const PACK_TESTS = ["packages/supply/test/pack/pack-folder.test.ts"];
@@ -13,6 +14,34 @@ const PROVENANCE_TESTS = ["packages/supply/test/provenance/check-provenance.test
 const SIGNATURE_TESTS = ["packages/registry/test/signatures/signatures.test.ts"];
 
 export const SIGNATURE_DEFENCES: Mutant[] = [
+  {
+    defence: "oci: a page of tags on another origin is refused",
+    file: `${OCI}/list-pages.ts`,
+    from: "throw invalidResponse(registry, `continues a list on ${next.host}`);",
+    to: "return null;",
+    tests: TAG_TESTS,
+  },
+  {
+    defence: "oci: a list of tags is limited in tags",
+    file: `${OCI}/registry-client.ts`,
+    from: "if (tags.length > limits.tags)",
+    to: "if (false)",
+    tests: TAG_TESTS,
+  },
+  {
+    defence: "oci: a list of tags is limited in pages",
+    file: `${OCI}/registry-client.ts`,
+    from: "if (next !== null && page >= limits.tag_pages)",
+    to: "if (false)",
+    tests: TAG_TESTS,
+  },
+  {
+    defence: "oci: a list of tags is limited in bytes",
+    file: `${OCI}/registry-client.ts`,
+    from: "if (received > limits.manifest_bytes)",
+    to: "if (false)",
+    tests: TAG_TESTS,
+  },
   {
     defence: "oci: an outdated list of signatures does not replace a newer one",
     file: `${OCI}/push-layout.ts`,
@@ -36,8 +65,8 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   },
   {
     defence: "oci: a page of a list comes from the same origin",
-    file: `${OCI}/registry-client.ts`,
-    from: "return next.origin === url.origin ? next : null;",
+    file: `${OCI}/list-pages.ts`,
+    from: "return next?.origin === response.url.origin ? next : null;",
     to: "return next;",
     tests: CLIENT_TESTS,
     only: "another origin",

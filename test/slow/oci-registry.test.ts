@@ -45,14 +45,16 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Writes a copy of examples/hello-tool with this version, signed. */
-async function writeSignedPlugin(version: string): Promise<string> {
-  const dir = join(folder, `hello-${version}`);
+/** Writes a copy of examples/hello-tool with this version and id, signed. */
+async function writeSignedPlugin(version: string, package_id = "acme/hello"): Promise<string> {
+  const dir = join(folder, `${package_id.replace("/", "-")}-${version}`);
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
   const manifest = join(dir, "vai-plugin.toml");
   writeFileSync(
     manifest,
-    readFileSync(manifest, "utf8").replace(/^version = .*$/m, `version = "${version}"`),
+    readFileSync(manifest, "utf8")
+      .replace(/^version = .*$/m, `version = "${version}"`)
+      .replace(/^package_id = .*$/m, `package_id = "${package_id}"`),
   );
   await succeed("plugin", "sign", dir, "--key", key);
   return dir;
@@ -153,18 +155,20 @@ verifies(
   ["pkg.oci", "upgrade.moves"],
   "finds the newest version tag of a package in a real registry, over several pages of tags",
   async () => {
-    const repository = `oci://${registry.host}/acme/hello`;
-    const findNewest = async () => {
-      const { items } = JSON.parse((await gateway.cli("plugin", "outdated", "--json")).stdout) as {
-        items: { package_id: string; newest_available: string; source: string; note: string | null }[];
-      };
-      return items.find(({ package_id }) => package_id === "acme/hello");
-    };
+    const repository = `oci://${registry.host}/acme/tagged`;
     const versions = ["0.1.0", "2.9.0", "2.10.0", "3.0.0-rc.1"];
     for (const version of versions)
-      await succeed("plugin", "push", await writeSignedPlugin(version), `${repository}:${version}`);
-    await succeed("plugin", "install", `${repository}:0.1.0`, "--bind");
-    expect(await findNewest()).toMatchObject({
+      await succeed(
+        "plugin",
+        "push",
+        await writeSignedPlugin(version, "acme/tagged"),
+        `${repository}:${version}`,
+      );
+    await succeed("plugin", "install", `${repository}:0.1.0`);
+    const { items } = JSON.parse((await gateway.cli("plugin", "outdated", "--json")).stdout) as {
+      items: { package_id: string }[];
+    };
+    expect(items.find(({ package_id }) => package_id === "acme/tagged")).toMatchObject({
       newest_available: "2.10.0",
       source: `${repository}:2.10.0`,
       outdated: true,

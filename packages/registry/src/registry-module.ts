@@ -125,7 +125,7 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
       packages: {
         ...createPackages(deps, rows),
         ...installations.packages,
-        outdated: createOutdated(deps, installations.installations.inspect),
+        outdated: createOutdated(deps, installations.installations),
       },
       marketplace,
       bindings,

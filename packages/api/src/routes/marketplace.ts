@@ -73,7 +73,8 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Install an entry of the marketplace",
       description:
         "Installs the pinned artifact, which a trusted key must have signed, and binds its exports according to the install " +
-        "policy of the entry. No code of the artifact runs. An artifact that does not match the card is refused.",
+        "policy of the entry. No code of the artifact runs. An artifact that does not match the card is refused. A package " +
+        "that is bound already in another version is not bound; `upgrade` names the upgrade that moves its bindings.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: EntryParams,

@@ -104,8 +104,8 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       operation_id: "listOutdatedPackages",
       summary: "Look for newer versions",
       description:
-        "Every installed package with the versions in use and the newest version that is installed and, for npm, PyPI and " +
-        "OCI registries, available. Queries the registries and installs nothing.",
+        "Every installed package with the versions in use and the newest version that is installed and, for npm, PyPI, OCI " +
+        "registries and the marketplace, available. Queries the registries and installs nothing.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       progress: true,

@@ -45,7 +45,7 @@ export function describeCard(card: MarketplaceCard): string {
   return [summary, "", ...sentences.map(plainLine)].join("\n");
 }
 
-/** What a person approves with the installation. */
+/** The part of the card that a person approves with the installation. */
 export function describeApproval(card: MarketplaceCard): string[] {
   const { name, package: pack, publisher } = card;
   return [

@@ -121,7 +121,7 @@ export interface ArtifactClaim {
   signatures: readonly unknown[];
 }
 
-/** What the manifest of an artifact in an OCI registry states. An installation compares it with the package. */
+/** The statements in the manifest of an OCI artifact. An installation compares them with the package. */
 export interface StatedArtifact {
   /** The digest of the OCI manifest for this host. */
   manifest_digest: string;

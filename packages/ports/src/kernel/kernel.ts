@@ -299,7 +299,8 @@ export interface Kernel {
     /** Searches the public registry that the operator configured. Its entries have not been reviewed. */
     searchServers(caller: Caller, text: string): Promise<ServerSearch>;
     /**
-     * Stores the package and its bindings. Runs nothing. `oci` is the artifact of the card that the operator approved.
+     * Stores the package and its bindings. Runs nothing, and moves no binding of another version. `oci` is the artifact
+     * of the card that the operator approved.
      */
     install(
       caller: Caller,

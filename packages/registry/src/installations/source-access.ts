@@ -1,4 +1,4 @@
-/** Who may install from a kind of source, and look there for versions. */
+/** Decides who may install from a kind of source, and look there for versions. */
 import { BackplaneError } from "@backplane/contract";
 import type { Caller, InstallationSource } from "@backplane/ports";
 

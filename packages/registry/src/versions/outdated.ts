@@ -25,24 +25,27 @@ const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
     "It is linked to a folder, which does not list the available versions. Changes are loaded on save.",
 };
 
-type Inspect = Kernel["installations"]["inspect"];
+type Installations = Pick<Kernel["installations"], "inspect">;
 
-export function createOutdated(deps: KernelDeps, inspect: Inspect): Kernel["packages"]["outdated"] {
+export function createOutdated(
+  deps: KernelDeps,
+  installations: Installations,
+): Kernel["packages"]["outdated"] {
   const { store } = deps;
 
   /** Keyed by the origin of a package. The sources of other origins cannot be queried for versions. */
   const lookups: Partial<Record<Package["origin"], FindNewest>> = {
     npm: inspectNewest(
-      inspect,
+      installations,
       (name) => ({ kind: "npm", spec: `${name}@latest`, args: [], secret_slots: [] }),
       (name, version) => `npm:${name}@${version}`,
     ),
     pypi: inspectNewest(
-      inspect,
+      installations,
       (name) => ({ kind: "pypi", spec: name, args: [], secret_slots: [] }),
       (name, version) => `pypi:${name}==${version}`,
     ),
-    oci: createRegistryVersions(deps, inspect),
+    oci: createRegistryVersions(deps, installations),
     marketplace: createEntryVersions(deps),
   };
 
@@ -107,12 +110,12 @@ function isNewer(available: string, version: string, origin: Package["origin"]):
 
 /** Inspects the newest version of a source that has an index of versions. */
 function inspectNewest(
-  inspect: Inspect,
+  installations: Installations,
   sourceOf: (name: string) => InstallationSource,
   formatSource: (name: string, version: string) => string,
 ): FindNewest {
   return async (caller, { package_id, manifest: { name } }, operation) => {
-    const { packages } = await inspect(caller, sourceOf(name), operation);
+    const { packages } = await installations.inspect(caller, sourceOf(name), operation);
     const offered = packages.find((one) => one.package_id === package_id);
     if (offered === undefined) return unknownVersion("Its source contains another package now.");
     const { version, provenance, source = formatSource(name, version) } = offered;

@@ -3,6 +3,7 @@
  * that is not a version. Reads only lists of tags and manifests, never the files of a package.
  */
 import { compareVersions, type Package } from "@backplane/contract";
+import { VersionSchema } from "@backplane/contract/schema";
 import type { Kernel, KernelDeps } from "@backplane/ports";
 import { requireSourceAccess } from "../installations/source-access.ts";
 import { readRegistryLogin } from "../secrets/registry-login.ts";
@@ -12,7 +13,7 @@ const VERSION_TAG = /^v?(\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[0-9A-Za-z.-]+)?)$/;
 
 export function createRegistryVersions(
   deps: KernelDeps,
-  inspect: Kernel["installations"]["inspect"],
+  installations: Pick<Kernel["installations"], "inspect">,
 ): FindNewest {
   const { importer } = deps;
   return async (caller, pack, operation) => {
@@ -34,10 +35,12 @@ export function createRegistryVersions(
     const is_stated = stated.package_id !== null && stated.version !== null;
     const [offered] = is_stated
       ? [{ package_id: stated.package_id!, version: stated.version! }]
-      : (await inspect(caller, { kind: "oci", reference: source }, operation)).packages;
+      : (await installations.inspect(caller, { kind: "oci", reference: source }, operation)).packages;
     if (offered?.package_id !== pack.package_id)
       return unknownVersion("Its source contains another package now.");
     const { version } = offered;
+    if (!VersionSchema.safeParse(version).success)
+      return unknownVersion(`${source} does not state a valid version. ${UPGRADE_HINT}`);
     const expected = readVersion(newest);
     if (expected !== null && compareVersions(expected, version) !== 0)
       return unknownVersion(`${source} contains the version ${version}. ${UPGRADE_HINT}`);

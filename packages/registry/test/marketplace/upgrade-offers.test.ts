@@ -46,12 +46,10 @@ const notes = (version: string, permissions: object = {}) => ({
 interface Marketplace {
   fixture: TestKernel;
   /** Replaces the card, whose artifact has this version and these permissions. */
-  publish(version: string, permissions?: object, fields?: object): void;
-  install(
-    settings?: InstallationSettings,
-    caller?: Caller,
-  ): ReturnType<TestKernel["kernel"]["marketplace"]["install"]>;
-  listBound(): Promise<string[]>;
+  publish: (version: string, permissions?: object, fields?: object) => void;
+  install: (settings?: InstallationSettings) => ReturnType<TestKernel["kernel"]["marketplace"]["install"]>;
+  /** Each bound export with its version. */
+  listBound: () => Promise<string[]>;
 }
 
 async function createMarketplaceKernel(): Promise<Marketplace> {

@@ -145,6 +145,12 @@ const UNKNOWN: [
     "another package",
   ],
   [
+    "an invalid version",
+    `${REPOSITORY}:stable`,
+    { stable: { version: "newest\u001b[2J" } },
+    `${REPOSITORY}:stable does not state a valid version`,
+  ],
+  [
     "a tag with another version",
     `${REPOSITORY}:0.1.0`,
     { "9.0.0": { version: "0.1.0", digest: INSTALLED } },
