@@ -5,6 +5,7 @@ const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
 const PARTS = "packages/registry/src/installations/import-parts.ts";
 const BINDINGS = "packages/registry/src/installations/plan-bindings.ts";
 const INSTALLATION_RIGHTS_TESTS = ["packages/registry/test/installations/installation-rights.test.ts"];
+const DRY_RUN_TESTS = ["packages/registry/test/installations/dry-run.test.ts"];
 const INSTALLATIONS_TESTS = ["packages/registry/test/installations/installations.test.ts"];
 
 export const INSTALLATION_DEFENCES: Mutant[] = [
@@ -49,6 +50,34 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     from: "if (strict || parts.length === 0) requireComplete(left_out, opened);",
     to: "if (parts.length === 0) requireComplete(left_out, opened);",
     tests: INSTALLATIONS_TESTS,
+  },
+  {
+    defence: "installations: a dry run stores nothing",
+    file: INSTALLATIONS,
+    from: "if (settings.dry_run === true) return {",
+    to: "if (settings.dry_run === null) return {",
+    tests: DRY_RUN_TESTS,
+  },
+  {
+    defence: "installations: a dry run keeps no bytes",
+    file: INSTALLATIONS,
+    from: "if (!dry_run) imported_parts.held.release();",
+    to: "imported_parts.held.release();",
+    tests: DRY_RUN_TESTS,
+  },
+  {
+    defence: "installations: a dry run starts nothing and announces nothing",
+    file: INSTALLATIONS,
+    from: "const changes = dry_run ? [] : stored.bindings",
+    to: "const changes = stored.bindings",
+    tests: DRY_RUN_TESTS,
+  },
+  {
+    defence: "installations: a dry run runs no code of the source",
+    file: INSTALLATIONS,
+    from: "if (dry_run) requireNoCode(settings);",
+    to: "void requireNoCode;",
+    tests: DRY_RUN_TESTS,
   },
   {
     defence: "installations: a part that is left out keeps no bytes",

@@ -5,6 +5,7 @@ const MARKETPLACE = "packages/registry/src/marketplace/marketplace.ts";
 const SCHEMA = "packages/contract/src/schema/marketplace.ts";
 const CLI_TESTS = ["packages/cli/test/commands/plugin/marketplace.test.ts"];
 const CARD_TESTS = ["packages/registry/test/marketplace/marketplace.test.ts"];
+const KERNEL_TESTS = ["packages/registry/test/marketplace/catalogs.test.ts"];
 const MARKETPLACE_CATALOGS_TESTS = ["packages/supply/test/marketplace/marketplace-catalogs.test.ts"];
 
 const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
@@ -89,6 +90,48 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
     from: "if (approved !== undefined && approved !== entry.oci)",
     to: "if (approved === null)",
     tests: CARD_TESTS,
+  },
+  {
+    defence: "marketplace: a package that has to run to describe its tools is not bound",
+    file: MARKETPLACE,
+    from: "if (bind) throw startsToBindError(entry);",
+    to: 'if (entry.id === "") throw startsToBindError(entry);',
+    tests: KERNEL_TESTS,
+  },
+  {
+    defence: "marketplace: the first catalog that has an id wins",
+    file: "packages/registry/src/marketplace/entries.ts",
+    from: "if (!entries_by_id.has(entry.id)) entries_by_id.set",
+    to: "entries_by_id.set",
+    tests: KERNEL_TESTS,
+  },
+  {
+    defence: "marketplace: a key of another package is not shown as trusted",
+    file: MARKETPLACE,
+    from: "key !== null && findKeyProblem(key, entry.package.package_id, clock.now()) === null",
+    to: "key !== null && findKeyProblem !== undefined && clock !== undefined",
+    tests: KERNEL_TESTS,
+  },
+  {
+    defence: "marketplace: an unknown key is not shown as trusted",
+    file: MARKETPLACE,
+    from: "key !== null && findKeyProblem(key, entry.package.package_id, clock.now()) === null",
+    to: "key === null || findKeyProblem(key, entry.package.package_id, clock.now()) === null",
+    tests: KERNEL_TESTS,
+  },
+  {
+    defence: "marketplace: only operators send text to a public registry",
+    file: MARKETPLACE,
+    from: 'requireOperator(caller, "search the public registry");',
+    to: "void requireOperator;",
+    tests: [...KERNEL_TESTS, "packages/api/test/routes/marketplace.test.ts"],
+  },
+  {
+    defence: "marketplace: a card that cannot be installed has no command to install it",
+    file: "packages/cli/src/install/card-text.ts",
+    from: "if (!card.installable) return [",
+    to: "if (card.installable === null) return [",
+    tests: ["packages/cli/test/commands/plugin/search-plugins.test.ts"],
   },
   {
     defence: "marketplace: commands to copy contain no character that a shell interprets",

@@ -33,7 +33,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
         "The body is JSON that specifies a source with the settings of its bindings, or an archive of any format. Packages, " +
         "new bindings and bindings that are changed from another version are stored in one transaction; after an error nothing " +
         "is installed. Binding needs the scope bindings:write as well. `left_out` lists the servers and skills that cannot " +
-        "be used. Responds 200 if everything was already installed and bound.",
+        "be used. Responds 200 if everything was already installed and bound, and for a dry run.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       query: ArchiveQuery,
@@ -47,7 +47,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       progress: true,
       responses: {
         201: { description: "Installed, in whole or in part.", schema: InstallationSchema },
-        200: { description: "Nothing had to be changed.", schema: InstallationSchema },
+        200: { description: "Nothing had to be changed, or a dry run.", schema: InstallationSchema },
       },
       handler({ caller, body, query, request, operation }) {
         const raw: unknown = body;

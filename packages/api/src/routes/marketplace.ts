@@ -21,6 +21,7 @@ const SearchQuery = z.strictObject({ search: z.string().min(1).max(200) });
 const InstallBody = InstallationSettingsSchema.pick({
   bind: true,
   org_wide: true,
+  dry_run: true,
   config: true,
   secrets: true,
   rollout: true,

@@ -113,6 +113,22 @@ test("reports the kind and contents of a source without installing it", async ()
   expect(await countStored()).toEqual(counts_before);
 });
 
+test("responds 200 to a dry run with what the installation would store, and stores nothing", async () => {
+  const archive = await packToBuffer(writeSamplePackage(api.home, "3.5.0"));
+  const counts_before = await countStored();
+  const key = { "idempotency-key": "dry-run-of-3.5.0" };
+  const preview = await upload(archive, { bind: true, dry_run: true }, key);
+  expect(preview.status).toBe(200);
+  expect(preview.json).toMatchObject({
+    dry_run: true,
+    packages: [{ package: { version: "3.5.0", signature: { state: "unsigned" } }, created: true }],
+  });
+  expect(preview.json.bindings).toHaveLength(6);
+  expect(await countStored()).toEqual(counts_before);
+  // The key belongs to the dry run, so an installation cannot get its response.
+  expect((await upload(archive, { bind: true }, key)).status).toBe(409);
+});
+
 test("stores neither rows nor files of an archive whose bindings fail", async () => {
   const archive = await packToBuffer(writeSamplePackage(api.home, "4.0.0"));
   const counts_before = await countStored();

@@ -11,6 +11,7 @@ import { interruptedInstallationError } from "./send-installation.ts";
 interface EntrySettings {
   bind?: boolean | undefined;
   org_wide?: boolean | undefined;
+  dry_run?: boolean | undefined;
 }
 
 /** With `asks`, a person at a terminal has to confirm the card. */
@@ -23,8 +24,8 @@ export async function installEntry(
   const { io, flags, out } = context;
   const { marketplace } = context.client();
   const card = await marketplace.get(id);
-  // The gateway explains why an entry cannot be installed.
-  if (card.installable) {
+  // The gateway explains why an entry cannot be installed. A dry run shows the package itself.
+  if (card.installable && settings.dry_run !== true) {
     for (const line of describeApproval(card)) out.note(line);
     if (asks && canAsk(io, flags)) await confirm(io, flags, `Install ${card.name} ${card.package.version}?`);
   }

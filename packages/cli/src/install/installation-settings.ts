@@ -9,6 +9,7 @@ export interface InstallOptions extends BindingOptions {
   strict?: boolean;
   acceptSource?: boolean;
   allowDowngrade?: boolean;
+  dryRun?: boolean;
   /** The path of the signature file. */
   signature?: string;
   /** Names of npm packages. */
@@ -22,7 +23,7 @@ export async function readInstallationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
-  const { bind, orgWide, strict, acceptSource, allowDowngrade } = options;
+  const { bind, orgWide, strict, acceptSource, allowDowngrade, dryRun } = options;
   const { allowScripts: allow_scripts, allowBuild: allow_builds } = options;
   return {
     ...(bind === false ? {} : await readBindingSettings(context, options)),
@@ -31,6 +32,7 @@ export async function readInstallationSettings(
     ...(strict === true ? { strict: true } : {}),
     ...(acceptSource === true ? { accept_source: true } : {}),
     ...(allowDowngrade === true ? { allow_downgrade: true } : {}),
+    ...(dryRun === true ? { dry_run: true } : {}),
     ...(allow_scripts === undefined ? {} : { allow_scripts }),
     ...(allow_builds === undefined ? {} : { allow_builds }),
   };

@@ -17,7 +17,10 @@ import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
+import { formatPermissions } from "../packages/permission-text.ts";
+import { formatVersionChanges, findReplacedVersions } from "../packages/version-changes.ts";
 import { plainLine } from "../terminal/plain-text.ts";
+import { reportDryRun } from "./report-dry-run.ts";
 
 interface InstalledPackage {
   package: Package;
@@ -32,11 +35,12 @@ export async function reportInstallation(
 ): Promise<number> {
   for (const note of installation.notes) context.out.note(plainLine(note));
   for (const { package: installed } of installation.packages)
-    if (installed.provenance !== undefined)
+    if (installed.provenance !== undefined && installation.dry_run === undefined)
       context.out.note(
         plainLine(`Provenance of ${installed.package_id}: ${describeProvenance(installed.provenance)}`),
       );
-  if (installation.kind === "package") await reportPackage(context, installation);
+  if (installation.dry_run === true) await reportDryRun(context, installation);
+  else if (installation.kind === "package") await reportPackage(context, installation);
   else await reportParts(context, installation, args);
   return reportLeftOut(context, installation.left_out);
 }
@@ -52,6 +56,7 @@ async function reportPackage(context: CommandContext, installation: Installation
       ...bindings.map((binding) => `Bound ${binding.export_id} as ${binding.binding_id} (${binding.status})`),
     ].join("\n"),
   );
+  await reportAbilities(context, installation);
   for (const binding of bindings) {
     for (const slot of binding.unbound_slots)
       out.note(
@@ -84,6 +89,7 @@ async function reportParts(
     const skills = (installed.manifest.skills ?? []).map(({ name }) => name);
     if (skills.length > 0) out.note(plainLine(`Skills: ${skills.join(", ")}`));
   }
+  await reportAbilities(context, installation);
   reportExisting(context, installation, args);
   for (const { package: installed, bindings } of parts) {
     if (!isSelfDescribing(installed.manifest.runtime.protocol)) continue;
@@ -99,6 +105,32 @@ async function reportParts(
       )
       .join("\n"),
   );
+}
+
+/** Exports and servers that have the same permissions are named in one line. */
+const MAX_NAMES = 5;
+
+/** Says what the packages may do, and what changes for bindings of other versions. Nothing if nothing was changed. */
+async function reportAbilities(context: CommandContext, installation: Installation): Promise<void> {
+  const { out } = context;
+  const changed = groupByPackage(installation).filter(
+    ({ package: installed }, index) =>
+      installation.packages[index]!.created ||
+      installation.bindings.some(
+        ({ binding, change }) => binding.package_id === installed.package_id && change !== "unchanged",
+      ),
+  );
+  if (out.quiet || changed.length === 0) return;
+  const packages = changed.map(({ package: installed }) => installed);
+  for (const line of formatPermissions(packages, MAX_NAMES)) out.note(line);
+  for (const installed of packages) {
+    const moved = installation.bindings.flatMap(({ binding, change }) =>
+      binding.package_id === installed.package_id && change === "moved" ? binding : [],
+    );
+    const versions = await ifAllowed(findReplacedVersions(context, installed, moved));
+    for (const version of versions ?? [])
+      for (const line of formatVersionChanges(version, installed)) out.note(line);
+  }
 }
 
 function groupByPackage({ packages, bindings }: Installation): InstalledPackage[] {

@@ -127,6 +127,12 @@ export const InstallationSettingsSchema = z.strictObject({
     .boolean()
     .optional()
     .describe("True installs a signed package that is older than one that was installed before."),
+  dry_run: z
+    .boolean()
+    .optional()
+    .describe(
+      "True checks everything that the installation would check, and responds with what it would store. Nothing is stored or started, and no code of the source runs.",
+    ),
   config: JsonObjectSchema.optional(),
   secrets: z.record(SlotSchema, SecretRefSchema).optional(),
   rollout: RolloutSchema.optional(),
@@ -139,9 +145,13 @@ export const InstallationRequestSchema = InstallationSettingsSchema.extend({
 
 const SourceKindSchema = z.enum(["package", "agent_plugin", "mcp_servers", "kernel_plugins"]);
 
-/** The packages and bindings that one transaction has stored. */
+/** The packages and bindings that one transaction has stored or, after a dry run, would store. */
 export const InstallationSchema = z.object({
   kind: SourceKindSchema,
+  dry_run: z
+    .literal(true)
+    .optional()
+    .describe("Nothing was stored. The ids of new packages and bindings are placeholders."),
   /** The Agent Plugin that the packages come from. */
   plugin: z.object({ name: z.string(), version: z.string() }).optional(),
   packages: z.array(

@@ -133,6 +133,8 @@ export function createInstallations({
     const mustStart = ({ checked }: PlannedChange) =>
       changing !== true || !isSelfDescribing(checked.package.manifest.runtime.protocol);
     requireNotCancelled(operation);
+    const dry_run = settings.dry_run === true;
+    if (dry_run) requireNoCode(settings);
     operation.report({ step: "read", message: "Reading the source" });
     const detached = settings.signature === undefined ? [] : [settings.signature];
     const select = (attached: readonly unknown[]) =>
@@ -177,14 +179,14 @@ export function createInstallations({
             operation.report({ step: "store", message: "Storing packages and bindings" });
           },
         });
-        imported_parts.held.release();
+        if (!dry_run) imported_parts.held.release();
       } finally {
         await imported_parts.held.discard();
       }
     } finally {
       await opened.end();
     }
-    const changes = stored.bindings.flatMap(({ change }) => change ?? []);
+    const changes = dry_run ? [] : stored.bindings.flatMap(({ change }) => change ?? []);
     await effects.apply(caller, changes, operation);
     if (changes.length > 0)
       await effects.announce(
@@ -194,6 +196,7 @@ export function createInstallations({
     const { kind, plugin, notes } = opened;
     const installation = {
       kind,
+      ...(dry_run ? { dry_run } : {}),
       ...(plugin === undefined ? {} : { plugin }),
       packages: stored.packages,
       bindings: stored.bindings.map(({ result }) => result),
@@ -231,6 +234,8 @@ export function createInstallations({
       if (bound !== undefined) requireNoUpgradeSettings(bound, parts[0]!.row, settings);
       const bindings =
         binds && bound === undefined ? await planBindings(planner, caller, opened, parts, settings) : [];
+      const upgrade = bound === undefined ? undefined : describeUpgrade(bound, parts[0]!.row, other_versions);
+      if (settings.dry_run === true) return { packages: await describeDrafts(parts), bindings, upgrade };
       const changes = bindings.flatMap(({ change }) => change ?? []);
       // Another request has bound the package after its bindings were read.
       if (!options.moves_bindings && changes.some(isMove)) continue;
@@ -248,13 +253,23 @@ export function createInstallations({
         return {
           packages: stored.map(({ row, created }) => ({ package: row, created })),
           bindings,
-          upgrade: bound === undefined ? undefined : describeUpgrade(bound, parts[0]!.row, other_versions),
+          upgrade,
         };
       } catch (error) {
         // A binding was created or changed after it was read.
         if (codeOf(error) !== "binding.conflict" || attempt >= MAX_ATTEMPTS) throw error;
       }
     }
+  }
+
+  /** The packages that a commit would store. */
+  async function describeDrafts(parts: readonly ImportedPart[]): Promise<Installation["packages"]> {
+    return await Promise.all(
+      parts.map(async ({ row }) => {
+        const existing = await store.packages.find(row.org_id, row.package_id, row.version);
+        return { package: row, created: existing === null };
+      }),
+    );
   }
 
   function requireAccess(caller: Caller, source: InstallationSource): void {
@@ -308,6 +323,17 @@ export function createInstallations({
       },
     },
   };
+}
+
+/** Install scripts and builds run while the source is imported. */
+function requireNoCode({ allow_scripts, allow_builds }: InstallationSettings): void {
+  const setting = Object.keys(definedFields({ allow_scripts, allow_builds }))[0];
+  if (setting === undefined) return;
+  const message = `${setting} runs code of the source, and a dry run runs no code.`;
+  throw new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: `body.${setting}`, message }] },
+    fix: "Leave it out, or install the source without a dry run.",
+  });
 }
 
 /** The upgrade that moves the bindings, which an installation from the marketplace does not do. */

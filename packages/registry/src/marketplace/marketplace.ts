@@ -181,15 +181,17 @@ function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind
     const wider = permissions === undefined ? null : findWider(entry.permissions, permissions);
     if (wider !== null) throw mismatchError(entry, `the artifact also requests ${wider}`);
   }
+  if (isSelfDescribing(runtime.protocol)) {
+    if (bind) throw startsToBindError(entry);
+    // Its manifest lists no exports, so there are none to compare with the card.
+    return;
+  }
   for (const { id, kind } of entry.package.exports)
     if (!exports.some((item) => item.id === id && item.kind === kind))
       throw mismatchError(entry, `the artifact has no ${kind} ${id}`);
   for (const { id, kind } of exports)
     if (!entry.package.exports.some((item) => item.id === id && item.kind === kind))
       throw mismatchError(entry, `the artifact also has the ${kind} ${id}`);
-  // The tools of such a package are known only when it runs.
-  if (bind && isSelfDescribing(runtime.protocol))
-    throw mismatchError(entry, "binding its tools would start it");
 }
 
 function findWider(card: Permissions, requested: Permissions): string | null {
@@ -207,6 +209,17 @@ function findWider(card: Permissions, requested: Permissions): string | null {
   if (scope !== undefined) return scope;
   const slot = requested.secret_slots.find((name) => !card.secret_slots.includes(name));
   return slot === undefined ? null : `the secret ${slot}`;
+}
+
+function startsToBindError({ id, name }: MarketplaceEntry): BackplaneError {
+  return new BackplaneError(
+    "marketplace.mismatch",
+    `${name} lists its tools only when it runs, and an installation from the marketplace starts nothing.`,
+    {
+      details: { id },
+      fix: `Install it without bindings and bind it afterwards: backplane plugin install marketplace:${id} --no-bind`,
+    },
+  );
 }
 
 function mismatchError({ id, name }: MarketplaceEntry, problem: string): BackplaneError {

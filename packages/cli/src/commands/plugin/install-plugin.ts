@@ -31,6 +31,7 @@ export async function installPlugin(
   args: string[],
 ): Promise<number | undefined> {
   if (text === undefined) throw missingSourceError(options.mcp);
+  if (options.dryRun === true) assertDryRunFlags(options, text);
   if (options.script !== undefined && !text.startsWith("pypi:"))
     throw wrongFlagError("--script", "Python packages", text);
   if (options.mcp !== undefined) {
@@ -76,6 +77,23 @@ export async function installPlugin(
   if (source.kind === "package") return await installPackage(context, options, text, source);
   if (options.bind === true) throw wrongFlagError("--bind", "packages", text);
   return await installKernelPlugin(context, source.source, options);
+}
+
+/** A link is a decision about a folder and not about its files, and a dry run runs no code of the source. */
+function assertDryRunFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
+  const flag =
+    options.editable === true
+      ? "--editable"
+      : options.allowScripts !== undefined
+        ? "--allow-scripts"
+        : options.allowBuild === undefined
+          ? null
+          : "--allow-build";
+  if (flag === null) return;
+  const reason = flag === "--editable" ? "links a folder" : "runs code of the package";
+  throw new BackplaneError("cli.usage", `${flag} ${reason}, which a dry run does not do.`, {
+    fix: `backplane plugin install ${text} --dry-run`,
+  });
 }
 
 /** Only the dependencies of servers from a registry have scripts or builds to allow. */
@@ -136,10 +154,10 @@ async function installCard(
   args: readonly string[],
 ): Promise<number | undefined> {
   assertNoServerFlags(options, text, args);
-  const { bind, org_wide } = await readInstallationSettings(context, options);
+  const { bind, org_wide, dry_run } = await readInstallationSettings(context, options);
   return await reportInstallation(
     context,
-    await installEntry(context, id, { bind, org_wide }, { asks: true }),
+    await installEntry(context, id, { bind, org_wide, dry_run }, { asks: dry_run !== true }),
   );
 }
 

@@ -32,13 +32,17 @@ export async function findKernelPlugin(context: CommandContext, name: string): P
 export async function installKernelPlugin(
   context: CommandContext,
   source: string,
-  options: { editable?: boolean },
+  options: { editable?: boolean; dryRun?: boolean },
   /** The plugins of the source, if they are already known. */
   known?: SourceInspection["plugins"],
 ): Promise<number> {
   const { io, flags, out } = context;
-  assertConfirmable(io, flags);
   const { plugins } = context.client();
+  if (options.dryRun === true) {
+    await previewKernelPlugins(context, known ?? (await plugins.inspect(source)));
+    return EXIT.ok;
+  }
+  assertConfirmable(io, flags);
   const entries = known ?? (await plugins.inspect(source));
   for (const entry of entries) {
     out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
@@ -56,6 +60,26 @@ export async function installKernelPlugin(
     if (row.error !== null) out.note(plainLine(`${row.name} failed to load: ${row.error.split("\n", 1)[0]}`));
   }
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
+}
+
+async function previewKernelPlugins(
+  context: CommandContext,
+  plugins: SourceInspection["plugins"],
+): Promise<void> {
+  const lines: string[] = [];
+  for (const entry of plugins) {
+    const { name, version, category, source } = entry;
+    lines.push(
+      `Would install the kernel plugin ${name} ${version} (${category}) from ${source}`,
+      "  It becomes part of the agent host and sees the conversations in which it is used.",
+      "  It runs in a process of its own until you trust it.",
+      ...(await describeOrigin(context, entry)).map((line) => `  ${line}`),
+    );
+  }
+  context.out.data({ dry_run: true, plugins }, () =>
+    lines.map((line) => /^ */.exec(line)![0] + plainLine(line)).join("\n"),
+  );
+  context.out.note("Nothing was installed.");
 }
 
 /** The provenance of a package from npm, and its changes if the plugin is already installed. */

@@ -7,10 +7,11 @@ import {
   isSelfDescribing,
   type Package,
   type Protocol,
-  type SignatureState,
 } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
+import { formatPermissions } from "../../packages/permission-text.ts";
+import { describeSignature } from "../../packages/signature-text.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
 
 export interface BoundTools {
@@ -99,15 +100,8 @@ export function describePackage(out: Output, installed: Package, bound: readonly
     const rows = skills.map(({ name, description }) => [name, description]);
     parts.push(table(out, ["SKILL", "DESCRIPTION"], rows));
   }
+  parts.push(formatPermissions([installed]).join("\n"));
   return parts.join("\n\n");
-}
-
-function describeSignature({ state, key_name, key_id, signed_at, reason }: SignatureState): string {
-  const by = `${key_name} (${key_id}), signed ${signed_at}`;
-  if (state === "verified") return `verified: ${by}`;
-  if (state === "revoked") return `signed with a key that was revoked later: ${by}`;
-  if (state === "expired") return `signed with a key that has expired: ${by}`;
-  return state === "unsigned" ? "unsigned" : `not verified (${reason})`;
 }
 
 function formatTools(out: Output, bound: readonly BoundTools[]): string {

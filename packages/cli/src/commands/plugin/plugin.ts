@@ -30,6 +30,7 @@ const EXAMPLES = `
 Examples:
   backplane plugin init acme/word-count --lang py --kind tool
   backplane plugin install ./my-plugin --bind --class worker
+  backplane plugin install ./my-plugin --bind --dry-run
   backplane plugin install acme-devkit-0.1.0.tgz
   backplane plugin install oci://ghcr.io/acme/devkit:0.1.0 --bind
   backplane plugin install npm:acme-memory@1.2.0
@@ -67,6 +68,10 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--strict", "install nothing if one of several servers or skills is invalid")
     .option("--script <name>", "the program of a Python package to start, if it has several")
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
+    .option(
+      "--dry-run",
+      "only show what would be installed, what it may do, what changes and what would be bound",
+    )
     .addHelpText("after", EXAMPLES)
     .action(toAction(installPlugin));
   addPageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(

@@ -2,7 +2,6 @@
 import {
   BackplaneError,
   type Binding,
-  comparePackages,
   formatHeldFlags,
   type Package,
   type ReplayReport,
@@ -15,6 +14,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { findOrInstallVersion } from "../../install/find-or-install-version.ts";
 import type { InstallOptions } from "../../install/installation-settings.ts";
 import { findInstalledPackage, parsePackageName } from "../../packages/find-package.ts";
+import { formatVersionChanges } from "../../packages/version-changes.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
 import { describeReplay, exitCodeOfReplay, requestReplay } from "./replay-plugin.ts";
@@ -183,10 +183,7 @@ async function showChanges(
   const { out } = context;
   for (const version of new Set(affected.map(({ package_version }) => package_version))) {
     const current = await findInstalledPackage(context, `${target.package_id}@${version}`);
-    out.note(plainLine(`${target.package_id} ${version} → ${target.version}`));
-    const lines = comparePackages(current, target).map(({ text }) => text);
-    for (const line of lines.length === 0 ? ["no change to exports, permissions or configuration"] : lines)
-      out.note(`  ${plainLine(line)}`);
+    for (const line of formatVersionChanges(current, target)) out.note(line);
   }
 }
 

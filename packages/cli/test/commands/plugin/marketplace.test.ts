@@ -133,6 +133,13 @@ verifies(
       exit: EXIT.trust,
       err: expect.stringContaining("is not trusted"),
     });
+    // A dry run makes the same checks.
+    for (const source of ["marketplace:weave", card.oci as string])
+      expect(await gateway.backplane(["plugin", "install", source, "--dry-run"])).toMatchObject({
+        exit: EXIT.trust,
+        out: "",
+        err: expect.stringContaining("is not trusted"),
+      });
     await gateway.json(["key", "trust", join(root, "release.key.pub"), "--name", "acme"]);
     writeCatalog({ ...card, permissions: {} });
     expect((await install()).err).toContain("the artifact also requests the filesystem (scratch)");
@@ -161,6 +168,11 @@ verifies(
         "It receives no secrets.",
       ],
     });
+    const preview = await gateway.backplane(["plugin", "install", "marketplace:weave", "--dry-run"]);
+    expect(preview.out).toContain(`\n  source: ${card.oci as string}\n  signature: verified: acme (ed25519:`);
+    expect(preview.out).toContain("What backplane/thread-weave may do:\n  It cannot use the network.\n");
+    expect(preview.out).toMatch(/\nWould bind thread_weave \(active\)\n$/);
+    expect(await listInstalled()).toEqual([]);
     const done = await gateway.json<{ package: Package; bindings: Binding[] }>([
       "plugin",
       "install",
@@ -211,6 +223,10 @@ verifies(
     expect(outdated.out).toMatch(/thread-weave +marketplace +0\.1\.0 +0\.1\.0 +0\.2\.0 +outdated/);
     expect(outdated.err).toContain(`${command} --dry-run`);
 
+    const preview = await gateway.backplane(["plugin", "install", "marketplace:weave", "--dry-run"]);
+    expect(preview.out).toMatch(
+      /\n0\.1\.0 would stay in use\. To upgrade after the installation: backplane plugin upgrade backplane\/thread-weave@0\.2\.0\n$/,
+    );
     const installed = await install();
     expect(installed).toMatchObject({ exit: EXIT.ok, out: expect.not.stringContaining("Bound") });
     expect(installed.err).toContain(`  ${gained}`);
