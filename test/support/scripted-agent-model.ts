@@ -22,7 +22,7 @@ const USE = /^use \w+ \{/m;
 const USES = /^use (\w+) (\{.*\})$/gm;
 const RESULT = /^Result: /gm;
 
-/** What each request costs. */
+/** The usage that the model reports for each request. */
 export const AGENT_MODEL_USAGE = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 
 export async function startAgentModel(): Promise<AgentModel> {

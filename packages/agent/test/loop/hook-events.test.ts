@@ -135,6 +135,7 @@ for (const { type, summary, script } of HARNESS_ENDS)
           session_id: "s1",
           workspace: "default",
           trigger: "api",
+          tokens: 0,
           ...summary,
         },
         session_id: "s1",

@@ -109,7 +109,7 @@ verifies(
     expect(updates()[1]).toMatchObject({ session_id: "s1", payload: { ...expected, name: "loud" } });
 
     await call("quiet", "s1");
-    // The id of a session that does not exist is only a label, also if a session gets this id during the call.
+    // The id of a session that does not exist is only a label, even if a session gets this id during the call.
     await call("loud", "label");
     fixture.runner.script = async ({ request, event }) => {
       if (request.context.session_id === "later") await kernel.sessions.create(user, { session_id: "later" });

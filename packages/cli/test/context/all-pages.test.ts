@@ -50,7 +50,15 @@ test("suggests to upgrade an older binding that is on a later page, after an ins
   const older = { ...OTHER, binding_id: "bind_2", export_id: "echo", scope } as unknown as Binding;
   const { list } = pagedList([OTHER, older]);
   const status = async () => ({ sandbox: { available: true, enabled: true } });
-  const manifest = { runtime: { protocol: "vai.rpc.v1" }, exports: [{ id: "echo", kind: "tool" }] };
+  const permissions = {
+    network: "none",
+    filesystem: "none",
+    allowed_domains: [],
+    secret_slots: [],
+    gateway_api_scopes: [],
+  };
+  const runtime = { protocol: "vai.rpc.v1" };
+  const manifest = { runtime, exports: [{ id: "echo", kind: "tool", permissions }] };
   const installed = { package_id: "npm/files", version: "1.0.0", digest: "sha256:0", manifest };
   const installation: Installation = {
     kind: "package",

@@ -75,7 +75,7 @@ export interface ChainCompaction {
 }
 
 interface CompactOptions {
-  /** Of the turn that compacts its own session. */
+  /** The hold of the turn that compacts its own session. */
   hold?: RunHold | undefined;
   /** The harness execution that the compaction counts towards. */
   execution_id?: string | undefined;

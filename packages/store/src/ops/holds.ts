@@ -12,7 +12,7 @@ export interface HoldColumns {
   fence: number;
 }
 
-/** What the calls of a run to the model endpoints have used (`countEndpointUse`). */
+/** The use of the model endpoints by the calls of a run (`countEndpointUse`). */
 export const ENDPOINT_COLUMNS =
   "endpoint_calls, endpoint_input_other, endpoint_cache_read, endpoint_cache_creation, endpoint_output";
 
