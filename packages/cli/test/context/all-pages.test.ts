@@ -67,7 +67,9 @@ test("suggests to upgrade an older binding that is on a later page, after an ins
     left_out: [],
     notes: [],
   };
-  await reportInstallation(contextOf({ bindings: { list }, status }, { out }), installation);
+  const packages = pagedList([{ package_id: "npm/other" }, { package_id: "npm/another" }]);
+  await reportInstallation(contextOf({ bindings: { list }, packages, status }, { out }), installation);
+  expect(packages.read.pages).toBe(2);
   expect(notes.join("\n")).toContain("Next: backplane plugin upgrade npm/files@1.0.0 --org-wide");
 });
 
