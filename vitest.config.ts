@@ -20,7 +20,7 @@ export default defineConfig({
   ...shared,
   test: {
     // Some workers are always waiting: for a limit to pass, a process to start or an outage to end.
-    maxWorkers: availableParallelism() + 2,
+    maxWorkers: availableParallelism() + 3,
     sequence: { sequencer: LongestFirst },
     reporters: [
       "default",
@@ -55,7 +55,7 @@ export default defineConfig({
           name: "slow",
           deps,
           // Many of these tests wait for outages, leases and restarts. Projects with other limits run one after another.
-          maxWorkers: availableParallelism() + 4,
+          maxWorkers: availableParallelism() + 5,
           sequence: { groupOrder: 1 },
           globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
