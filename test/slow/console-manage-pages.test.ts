@@ -6,7 +6,11 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
 import { consoleCommands } from "../support/console-commands.ts";
-import { accessibilityProblemsInBothThemes, waitUntilLoaded } from "../support/console-page.ts";
+import {
+  accessibilityProblemsInBothThemes,
+  chooseSearched,
+  waitUntilLoaded,
+} from "../support/console-page.ts";
 import { writeDeskPlugin } from "../support/desk-plugin.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { bindMcpServer } from "../support/mcp-server.ts";
@@ -246,8 +250,7 @@ verifies(
       (await post(`/v1/invocations?wait=${wait_s}`, callOf("pay", {}))) as { status: string; id: string };
     await page.getByRole("button", { name: "Add a rule" }).first().click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByRole("combobox", { name: "Tool" }).fill("pay");
-    await page.getByRole("option", { name: "pay", exact: true }).click();
+    await chooseSearched(page, dialog.getByRole("combobox", { name: "Tool" }), "pay");
     await dialog.getByRole("textbox", { name: "Why the rule exists" }).fill("The desk pays");
     await dialog.getByRole("button", { name: "Allow", exact: true }).click();
     const row = page.getByRole("row", { name: /pay.*The desk pays.*In force/ });
@@ -273,8 +276,7 @@ verifies(
     await page.getByRole("button", { name: "Create a key" }).first().click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Name").fill("coder");
-    await dialog.getByRole("combobox", { name: "Scopes" }).fill("llm:invoke");
-    await page.getByRole("option", { name: "llm:invoke" }).click();
+    await chooseSearched(page, dialog.getByRole("combobox", { name: "Scopes" }), "llm:invoke");
     await page.keyboard.press("Escape");
     await dialog.getByRole("combobox", { name: "Expires", exact: true }).click();
     await page.getByRole("option", { name: "In a day" }).click();

@@ -1,6 +1,6 @@
 /** Helpers of the tests that open the console in a browser. */
 import axe from "axe-core";
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 
 export const waitUntilConsoleLive = (page: Page) =>
@@ -9,6 +9,21 @@ export const waitUntilConsoleLive = (page: Page) =>
 /** Waits until no part of the page shows its loading state. */
 export const waitUntilLoaded = (page: Page) =>
   expect.poll(() => page.getByText("Loading…", { exact: true }).count()).toBe(0);
+
+/**
+ * Chooses an option of a list that is searched by typing. The list forgets the text when it is rendered for the first
+ * time, which on a busy machine happens after the text was typed.
+ */
+export async function chooseSearched(page: Page, list: Locator, name: string): Promise<void> {
+  const option = page.getByRole("option", { name, exact: true });
+  await expect
+    .poll(async () => {
+      await list.fill(name);
+      return await option.count();
+    })
+    .toBe(1);
+  await option.click();
+}
 
 /** Violations of WCAG 2.2 A and AA on the page as it is shown now. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
