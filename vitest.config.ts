@@ -20,7 +20,7 @@ export default defineConfig({
   ...shared,
   test: {
     // Some workers are always waiting: for a limit to pass, a process to start or an outage to end.
-    maxWorkers: availableParallelism() + 3,
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     reporters: [
       "default",
@@ -55,7 +55,7 @@ export default defineConfig({
           name: "slow",
           deps,
           // Many of these tests wait for outages, leases and restarts. Projects with other limits run one after another.
-          maxWorkers: availableParallelism() + 5,
+          maxWorkers: availableParallelism() + 4,
           sequence: { groupOrder: 1 },
           globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
