@@ -18,15 +18,15 @@ beforeAll(() => {
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 function resolvePath(path: string, env: Record<string, string> = {}): string {
-  const io = captureIo({ env: { BACKPLANE_HOME: home, HOME: "/home/ada", ...env }, cwd: "/work" });
+  const io = captureIo({ env: { BACKPLANE_HOME: home, HOME: "/home/ada", ...env }, cwd: "/projects" });
   return resolveGatewayPath(createContext(io, {}), path, `--mount ${path}`);
 }
 
 test("resolves relative paths and ~ for the gateway of this home", () => {
   for (const env of [undefined, { BACKPLANE_URL: URL_OF_HOME }])
     expect(["notes", ".", "~", "~/notes", "/srv/./notes"].map((path) => resolvePath(path, env))).toEqual([
-      "/work/notes",
-      "/work",
+      "/projects/notes",
+      "/projects",
       "/home/ada",
       "/home/ada/notes",
       "/srv/notes",
