@@ -1,4 +1,4 @@
-/** The caller of an operation: the authorization checks that operations share, its channel, and its audit entries. */
+/** Authorization checks that all operations share, and the channel and audit entries of a caller. */
 import { BackplaneError, type KeyScope, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "../kernel/deps.ts";
 import type { Caller, Scope } from "../scope/scope.ts";

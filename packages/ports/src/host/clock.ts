@@ -1,10 +1,10 @@
 /** Deadlines use `monotonic`, timestamps of records use `now`. */
 export interface Clock {
-  /** Wall clock, ms since the epoch. May jump. */
+  /** Wall-clock time in milliseconds since the epoch; may jump. */
   now(): number;
-  /** Never jumps, ms from an arbitrary start. */
+  /** Milliseconds since an arbitrary start; never jumps. */
   monotonic(): number;
-  /** Calls back once after `ms` of monotonic time. */
+  /** Calls `run` once after `ms` of monotonic time. */
   after(ms: number, run: () => void): Timer;
 }
 

@@ -1,6 +1,6 @@
 import type { MarketplaceEntry, MarketplaceOrigin, ServerSearch } from "@backplane/contract";
 
-/** The entries of one catalog, which were checked against the schema. */
+/** The entries of one catalog, checked against the schema. */
 export interface CatalogContents {
   origin: MarketplaceOrigin;
   entries: readonly MarketplaceEntry[];
@@ -8,7 +8,7 @@ export interface CatalogContents {
 
 /** The catalogs of the marketplace and the registry of public MCP servers, as the operator configured them. */
 export interface MarketplaceCatalogs {
-  /** The bundled catalog first. A catalog that cannot be read is in the list with its problem. */
+  /** Lists the bundled catalog first. A catalog that cannot be read is listed with the reason in `origin.problem`. */
   read(): Promise<readonly CatalogContents[]>;
   /** Searches the configured registry of MCP servers. */
   searchServers(text: string): Promise<ServerSearch>;

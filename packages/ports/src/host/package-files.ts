@@ -20,8 +20,8 @@ export interface ImportedPackage {
   schemas: Record<string, Json>;
   origin: Package["origin"];
   /**
-   * When the package was first installed anywhere: the time that it states itself, otherwise the creation time of its
-   * folder; null if unknown.
+   * When the package was first installed anywhere: the time that the package states, or else the creation time of its
+   * folder; null if both are unknown.
    */
   first_installed_at: string | null;
   oci?: NonNullable<Package["oci"]>;
@@ -107,7 +107,7 @@ export type InstallationSource = ArchiveSource | NamedSource;
 export interface SourcePart {
   kind: LeftOut["kind"] | "package";
   name: string;
-  /** The part is downloaded from a registry. */
+  /** Whether the part is downloaded from a registry. */
   registry: boolean;
   /** Settings for the part's binding, from the source. */
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
@@ -121,7 +121,7 @@ export interface ArtifactClaim {
   signatures: readonly unknown[];
 }
 
-/** The statements in the manifest of an OCI artifact. An installation compares them with the package. */
+/** An OCI artifact as its manifest describes it. An installation compares the id and version with the package. */
 export interface StatedArtifact {
   /** The digest of the OCI manifest for this host. */
   manifest_digest: string;
@@ -136,9 +136,9 @@ export interface RegistryLogin {
 }
 
 export interface OpenOptions {
-  /** If set, the source is read as this format, without detection. */
+  /** Reads the source as this format instead of detecting the format. */
   only?: "package" | "agent_plugin" | undefined;
-  /** The files change under the same name, so the content is part of each version. */
+  /** Whether the files may change without a new version number; their digest is then part of the version. */
   changing?: boolean | undefined;
   /** The packages from npm whose install scripts run. */
   allow_scripts?: readonly string[] | undefined;
@@ -146,11 +146,11 @@ export interface OpenOptions {
   allow_builds?: readonly string[] | undefined;
   /** Resolves to the login for a registry, whose name includes its port. */
   registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
-  /** Throws if an OCI artifact must not be installed, before its files are fetched. */
+  /** Called before the files of an OCI artifact are fetched. Throws if the artifact must not be installed. */
   acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
-  /** A package of a registry may specify another repository as its source. */
+  /** Whether a package from a registry may specify another repository as its source. */
   accept_source?: boolean | undefined;
-  /** Receives the progress of opening and importing, which throw `request.cancelled` when it is cancelled. */
+  /** Receives the progress of `open` and `import`. When it is cancelled, both throw `request.cancelled`. */
   operation?: Operation | undefined;
 }
 
@@ -172,12 +172,11 @@ export interface PackageImporter {
    * The bytes are held until `release`, so that a concurrent removal does not delete them.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
-  /**
-   * Opens a source that may contain several packages. Throws package.* and leaves no files.
-   */
+  /** Opens a source that may contain several packages. Throws package.* and leaves no files behind. */
   open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
   /**
-   * Describes the source and the bindings that an installation would create. Runs no code of it and leaves no files.
+   * Describes the source and the bindings that an installation would create. Runs no code from the source and leaves no
+   * files behind.
    */
   inspect(
     source: InstallationSource,
@@ -185,7 +184,7 @@ export interface PackageImporter {
   ): Promise<SourceInspection>;
   /** Lists the tags in the repository of an `oci://` reference. Throws `registry.*`. */
   listTags(reference: string, options?: Pick<OpenOptions, "operation" | "registryLogin">): Promise<string[]>;
-  /** Reads what the artifact at an `oci://` reference states, without its files. Throws like `open`. */
+  /** Reads the manifest of the artifact at an `oci://` reference, without its files. Throws like `open`. */
   readArtifact(
     reference: string,
     options?: Pick<OpenOptions, "operation" | "registryLogin">,
@@ -209,14 +208,14 @@ export interface PackageFiles {
   /**
    * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
    * `package.corrupt`, even if only the files in the content store are damaged, and `package.files_missing` if the
-   * content store has none and cannot fetch them.
+   * content store does not have the files and cannot fetch them.
    */
   open(digest: string): Promise<PackageImage>;
 }
 
 export interface PackageImage {
   readonly folder: string;
-  /** The files of a container image, expanded into a folder that is the root of its processes. */
+  /** Expands the files of a container image into a folder, which is the root of its processes. */
   root?(): Promise<string>;
   /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;

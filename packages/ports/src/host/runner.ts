@@ -35,8 +35,8 @@ export interface RunRequest {
   /** Time left when the request is submitted, on the monotonic clock. */
   timeout_ms: number;
   /**
-   * Contains package digest, binding, generation, project and grant digest. Requests share a process only if they have
-   * the same key.
+   * Contains the package digest, binding, generation, project and grant digest. Requests share a process only if they
+   * have the same key.
    */
   pool_key: string;
   binding_id: string;
@@ -206,7 +206,7 @@ export interface Runner {
   request?: (request: McpRequest, listener: RequestListener, operation?: Operation) => Promise<Json>;
   /** Whether a process for this request is already running, so that the request would not start one. */
   serves?: (request: ProcessRequest) => boolean;
-  /** The servers that run now. */
+  /** The servers that are running. */
   servers?: () => Promise<ServerProcess[]>;
   /**
    * Observes the processes of these bindings that start from now on and speak vai.rpc.v1 or rterm.plugin.v1; running ones

@@ -27,12 +27,12 @@ export interface SharedChunk {
 export interface SharedPackages {
   /** Resolves to null if the database does not have the package. */
   find(digest: string): Promise<{ listing_bytes: number } | null>;
-  /** Returns those of the digests that a package row of any organization uses and that the database does not have. */
+  /** Returns the digests that are used by a package row of any organization and missing from the database. */
   findMissing(digests: readonly string[]): Promise<string[]>;
   /**
    * Stores a package with these files, one of which is its listing. Files that are stored and intact are not read;
    * damaged ones are replaced. The package cannot be removed before this process calls `release`, so that it stays until
-   * its package row exists. The protection of a killed process ends by the clock of the database.
+   * its package row exists. If the process is killed, the protection expires by the clock of the database.
    */
   store(digest: string, files: readonly SharedFile[]): Promise<void>;
   release(digest: string): Promise<void>;

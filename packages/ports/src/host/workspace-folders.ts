@@ -9,8 +9,8 @@ export interface WorkspaceFolders {
   resolve(path: string): Promise<string>;
   /**
    * Lists all files that would be loaded. Throws if the folder cannot be read or contains nothing to load: a workspace
-   * needs a tool file, a plugin a tool file or another supported format. `tool_files` is true if the tools are the
-   * files in `tools`, and false for a plugin in another format.
+   * needs a tool file; a plugin needs a tool file or another supported format. `tool_files` is true if the tools are
+   * the files in `tools`, and false for a plugin in another format.
    */
   survey(
     path: string,

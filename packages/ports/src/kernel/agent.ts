@@ -230,9 +230,9 @@ export interface Fanout {
       /** A connection of the same caller that this one replaces, if it is still attached. */
       replaces?: string;
       send(watched: WatchedEvent): number;
-      /** Awaited during a replay while the client's buffer is full; resolves even when the client disconnected. */
+      /** Awaited during a replay while the client's buffer is full. Must also resolve if the client disconnects. */
       drained?(): Promise<void>;
-      /** Called when the kernel ended the attachment: timeout, shutdown, or a client that reads too slowly. */
+      /** Called when the kernel ends the attachment: timeout, shutdown, or a client that reads too slowly. */
       ended(reason: "timeout" | "shutdown" | "send_failed"): void;
     },
   ): Promise<Attachment>;
@@ -264,7 +264,7 @@ export interface CatalogTool {
 }
 
 export interface Catalog {
-  /** Sorted by name, with deferred tools. Returns the same array until something changes on this node. */
+  /** Sorted by name, including deferred tools. Returns the same array until something changes on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
   /**
    * Null if the caller is not offered a tool with this name. Returns no promise while the catalog is cached (benchmark

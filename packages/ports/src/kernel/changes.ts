@@ -26,8 +26,8 @@ export interface ChangeEvents {
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   /**
-   * An answer that a plugin published was accepted. Plugins have received that event from the bus; `payload` also
-   * contains the session of the call.
+   * A plugin's answer to an approval was accepted. Plugins have already received the answer from the bus; `payload`
+   * also contains the session of the call.
    */
   "approval.answered": { scope: Scope; source: string; payload: BusPayload<"approval.response"> };
   "call.added": Record<string, never>;

@@ -76,7 +76,7 @@ export interface HostPolicy {
     base_ms: number;
     max_ms: number;
   };
-  /** The maximum nesting of calls that start calls; it also ends cycles of tools that call each other. */
+  /** The maximum nesting depth of calls; it also ends cycles of tools that call each other. */
   max_depth: number;
   retention: RetentionPolicy;
 }
@@ -121,7 +121,7 @@ export interface KernelDeps {
   /** Loads kernel plugins. If absent, there are none. */
   plugins?: PluginLoader;
   /**
-   * Fields of the first instance of a provider plugin, by plugin, read from the host's environment. They are used once,
+   * Keyed by provider plugin: the fields of its first instance, read from the host's environment. They are used once,
    * in the host's own organization, for a plugin that has no configuration yet.
    */
   provider_defaults?: Readonly<Record<string, JsonObject>>;

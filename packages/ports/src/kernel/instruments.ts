@@ -23,10 +23,10 @@ export interface InstrumentsFacade {
     options?: { config?: JsonObject; class?: ExecutionClass; keep_unloaded?: boolean },
   ): Promise<InstrumentPluginView>;
   /**
-   * Installs the plugins of several files, each after those that it depends on, and each plugin once: of two files of
-   * one plugin, the one with the newer version. Yields one result for each file, a skipped plugin at the end, because
-   * the plugins after it decide why it is skipped. Plugins that were unloaded stay unloaded. Ends before the next
-   * plugin when `stop` is aborted. Admin only.
+   * Installs the plugins of several files, each after the plugins that it depends on. If several files contain the same
+   * plugin, only the newest version is installed. Yields one result for each file. Skipped plugins come last, because
+   * the reason may be a plugin that is installed after them. Plugins that were unloaded stay unloaded. Ends before the
+   * next plugin when `stop` is aborted. Admin only.
    */
   installAll(
     caller: Caller,

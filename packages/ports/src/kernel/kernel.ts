@@ -119,7 +119,7 @@ export interface Kernel {
     ): Promise<Installation>;
   };
   packages: {
-    /** The source contains one package, which is not bound. */
+    /** Installs the one package of the source and does not bind it. */
     install(
       caller: Caller,
       source: InstallationSource,
@@ -229,7 +229,7 @@ export interface Kernel {
       },
       page: Page,
     ): Promise<PageOf<Invocation>>;
-    /** The calls of a trace, oldest first: those of a run and its sub-agents, and the calls that calls make. */
+    /** The calls of a trace, oldest first: those of a run and its sub-agents, and the calls nested in a call. */
     trace(caller: Caller, trace_id: string, page: Page): Promise<PageOf<TraceSpan>>;
     /** The bytes that a result refers to by this hash. Throws artifact.not_found. */
     artifact(
@@ -285,7 +285,7 @@ export interface Kernel {
     list(caller: Caller, page: Page): Promise<PageOf<TrustedKey>>;
     get(caller: Caller, id: string): Promise<TrustedKey>;
     /**
-     * Admin only, like `revoke`. Updates a key that is trusted already; fields that are left out stay as they are.
+     * Admin only, like `revoke`. Updates a key that is already trusted; fields that are left out stay as they are.
      * Throws trusted_key.conflict for a revoked key.
      */
     trust(caller: Caller, body: TrustedKeyCreate): Promise<{ key: TrustedKey; created: boolean }>;
@@ -299,8 +299,8 @@ export interface Kernel {
     /** Searches the public registry that the operator configured. Its entries have not been reviewed. */
     searchServers(caller: Caller, text: string): Promise<ServerSearch>;
     /**
-     * Stores the package and its bindings. Runs nothing, and moves no binding of another version. `oci` is the artifact
-     * of the card that the operator approved.
+     * Stores the package and its bindings, without running any code and without changing bindings of other versions.
+     * `oci` is the artifact on the card that the operator approved.
      */
     install(
       caller: Caller,

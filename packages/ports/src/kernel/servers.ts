@@ -1,4 +1,4 @@
-/** Requests to the MCP servers of bindings other than tool calls: resources, prompts, completion. */
+/** Requests other than tool calls to the MCP servers of bindings: resources, prompts, completion. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { ServerProcess } from "../host/runner.ts";
 import type { Caller } from "../scope/scope.ts";
@@ -37,9 +37,9 @@ export interface ServerNotification {
 
 export interface Servers {
   /**
-   * The project's own servers first, then in order of binding. Of two servers with the same name, the second gets a
-   * number as a suffix; of two with the same resource URI, the first serves it. Returns the same array while the list is
-   * unchanged, unless the policy hides capabilities from the caller. Empty for a delegated caller, and if the policy
+   * Lists the project's own servers before those of the org. If two servers have the same name, the second gets a
+   * number as a suffix; if two offer the same resource URI, the first serves it. Returns the same array while the list
+   * is unchanged, unless the policy hides capabilities from the caller. Empty for a delegated caller, and if the policy
    * denies the caller MCP tools.
    */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
@@ -56,8 +56,8 @@ export interface Servers {
   /** Checks and records a request as `request` would, without sending it. Rejects a forbidden request. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;
   /**
-   * Delivers the notifications of all servers. A listener that forwards them has to check the project, and with `list`
-   * that the recipient may see the binding. Returns an unsubscribe function.
+   * Delivers the notifications of all servers. A listener that forwards them has to check the project, and has to use
+   * `list` to check that the recipient may see the binding. Returns an unsubscribe function.
    */
   onNotification(listener: (notification: ServerNotification) => void): () => void;
   /** The server processes of all tenants on this node, with their memory. Only the host's admin may see them. */

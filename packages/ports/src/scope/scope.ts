@@ -30,9 +30,9 @@ export interface Caller {
   /** Patterns of the tools that are listed for the caller; the others are deferred. If absent, all are listed. */
   tools?: readonly string[];
   /**
-   * The way in which the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the
-   * message or serves the route. The gateway sets it, never the client. Work that the caller starts inherits it. Absent
-   * for the gateway's own calls.
+   * How the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the message or
+   * serves the route. The gateway sets it, never the client. Work that the caller starts inherits it. Absent for the
+   * gateway's own calls.
    */
   channel?: string;
   delegation?: {

@@ -64,7 +64,7 @@ export interface SealedStore {
 export interface SecretVault {
   seal(org_id: string, name: string, value: string): string;
   open(org_id: string, name: string, ciphertext: string): string;
-  /** The newest key, which is used for sealing, comes first. `prefix` starts every ciphertext of a key. */
+  /** The newest key, which is used for sealing, comes first. Every ciphertext of a key starts with its `prefix`. */
   keys(): { id: string; prefix: string }[];
   /** Adds a key and uses it for sealing after it has been stored durably. */
   addKey(): void;

@@ -12,7 +12,7 @@ export interface AllowRuleRow extends Omit<AllowRule, "ended" | "suspended"> {
 export interface AllowRuleStore {
   /** Throws allow_rule.too_many. */
   create(rule: AllowRuleRow, records: ChangeRecords): Promise<void>;
-  /** A project's own rules and those of its org; for the whole org all rules. */
+  /** Finds a rule of the project or of its org; for the whole org, a rule of any project. */
   get(scope: Scope, id: string): Promise<AllowRuleRow | null>;
   list(scope: Scope, page: Page): Promise<PageOf<AllowRuleRow>>;
   /** The rules for calls to this package in the scope, never from a cache. */

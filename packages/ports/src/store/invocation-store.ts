@@ -121,13 +121,13 @@ export interface InvocationStore {
    * Resolves when the row is on disk. A refused call is opened in a terminal status. Resolves to the ids of the tape
    * entries, or to null without a tape.
    */
-  open(row: InvocationRow, also: OpenRecords): Promise<AppendedEntries | null>;
+  open(row: InvocationRow, related: OpenRecords): Promise<AppendedEntries | null>;
   /** Moves an approved row from waiting_approval to running. Resolves to false if fence or status have changed. */
   start(
     id: string,
     fence: number,
     started_at: string,
-    also: { delegation?: NewDelegation },
+    related: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
    * Replaces the approval of a waiting row, and updates the row to what would run now. Resolves to false if fence or

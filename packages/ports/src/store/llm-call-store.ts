@@ -25,7 +25,7 @@ export interface LlmCallStore {
     /** The gateway that makes the call. */
     node_id: string,
   ): Promise<void>;
-  /** Ends a running call; `tokens` are the used minus the reserved tokens. Resolves to false if the call has ended. */
+  /** Ends a running call; `tokens` is the used minus the reserved number. Resolves to false if the call has ended. */
   settle(call: LlmCall, uses: readonly LlmBudgetUse[], tokens: number): Promise<boolean>;
   /**
    * Marks running calls whose deadline is before this time as lost; returns their number. With `now`, a store that

@@ -79,9 +79,9 @@ export interface JobQueue {
     ready_only?: boolean,
   ): Promise<Job[]>;
   /**
-   * Chooses up to `limit` due jobs of a lane, without those in `held`, to be started with `invocations.open`; attempt
-   * and fence are those of that start. A store that several gateways share leases the jobs here. With one gateway the
-   * start leases them, which saves one write for each job.
+   * Chooses up to `limit` due jobs of a lane, without those in `held`, to be started with `invocations.open`. They are
+   * returned with the attempt and fence that this start will give them. A store that several gateways share leases the
+   * jobs here. With one gateway the start leases them, which saves one write for each job.
    */
   reserve(
     queue: string,

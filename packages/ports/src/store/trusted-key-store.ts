@@ -10,7 +10,7 @@ export interface TrustedKeyStore {
   /** The key with this fingerprint, revoked or not. Never from a cache. */
   findByKeyId(org_id: string, key_id: string): Promise<TrustedKey | null>;
   list(org_id: string, page: Page): Promise<PageOf<TrustedKey>>;
-  /** Replaces the row. Resolves to false, without writing anything, if it is no longer `before`. */
+  /** Replaces the row. Resolves to false, without writing anything, if the stored row is no longer `before`. */
   replace(before: TrustedKey, key: TrustedKey, records: ChangeRecords): Promise<boolean>;
   /** The highest version of the package that was installed with a valid signature; null if there was none. */
   highestSigned(org_id: string, package_id: string): Promise<string | null>;
