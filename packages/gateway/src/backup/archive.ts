@@ -129,7 +129,7 @@ async function* updateHash(content: AsyncIterable<Buffer>, hash: ReturnType<type
 }
 
 export interface ReadArchiveOptions {
-  /** An empty folder. */
+  /** The empty folder to unpack into. */
   to: string;
   /** Whether this path can be part of a backup. An archive with any other path is invalid. */
   isExpected(path: string): boolean;

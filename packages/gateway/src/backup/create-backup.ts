@@ -1,8 +1,9 @@
 /**
  * `backplane backup` archives a home, even while its gateway runs. A snapshot of the store is copied first. The
  * bytes of packages and artifacts never change and are copied afterwards, so the archive contains all bytes that the
- * snapshot refers to, and possibly more. Of the packages in a PostgreSQL database, it contains the rows of those that
- * are not intact in the home; the others would be in the archive twice, and the restored gateway stores them again.
+ * snapshot refers to, and possibly more. A package that is intact in the home is archived from there and not from a
+ * PostgreSQL database, so that the archive does not contain it twice; the restored gateway stores it in its database
+ * again.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -55,9 +56,9 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
   const { home } = config;
   const { to } = options;
   setPrivateUmask();
-  if (!existsSync(home)) throw new BackplaneError("request.invalid", `${home} does not exist.`);
+  if (!existsSync(home)) throw new BackplaneError("request.invalid", `The home ${home} does not exist.`);
   if (existsSync(to))
-    throw new BackplaneError("request.invalid", `${to} already exists; choose another file.`);
+    throw new BackplaneError("request.invalid", `${to} already exists. Choose another file.`);
   const work = join(dirname(to), `.backplane-backup-${randomUUID()}`);
   const partial = join(work, "archive");
   await mkdir(work, { recursive: true, mode: 0o700 });
@@ -84,7 +85,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
         writeLastBackup(home, { at: manifest.created_at, file: to, bytes });
       } catch (error) {
         // The archive is complete, even if the disk of the home is full.
-        options.progress(`The backup is not recorded in ${home}: ${(error as Error).message}`);
+        options.progress(`The backup could not be recorded in ${home}: ${(error as Error).message}`);
       }
       return { file: to, bytes, manifest };
     } catch (error) {

@@ -46,14 +46,14 @@ export interface RestoreResult {
   manifest: BackupManifest;
   /** The folder with the previous files; null if the home was empty. */
   kept: string | null;
-  /** Keys that sealed secrets of the archive and that the home does not have. */
+  /** The ids of keys that sealed secrets in the archive and are missing from the home. */
   missing_keys: string[];
 }
 
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { home, archive } = options;
   if (!existsSync(archive))
-    throw new BackplaneError("request.invalid", `${archive} does not exist.`, {
+    throw new BackplaneError("request.invalid", `The archive ${archive} does not exist.`, {
       fix: "Specify an archive that `backplane backup` wrote.",
     });
   const previous = listPreviousFiles(home);
@@ -156,7 +156,7 @@ function checkStore(file: string): void {
   );
 }
 
-/** Uses the key file of `--key`, of the archive or of the home, in this order. Returns the ids of missing keys. */
+/** Uses the first key file that exists: that of `--key`, the archive or the home. Returns the ids of missing keys. */
 async function stageKeyFile(
   { home, env, key_file }: RestoreOptions,
   files: string,
@@ -173,7 +173,7 @@ async function stageKeyFile(
   if (key_file !== undefined && missing.length > 0) {
     throw new BackplaneError(
       "request.invalid",
-      `The keys in ${key_file} did not seal the secrets in this archive.`,
+      `${key_file} does not contain every key that sealed secrets in this archive.`,
       {
         fix: `Specify the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
       },

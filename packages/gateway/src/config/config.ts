@@ -34,8 +34,8 @@ const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fall
 /** The gateway builds these packages during installation, so nobody can sign them beforehand. */
 const UNSIGNED_ORIGINS = ["npm", "pypi", "image"];
 const CANNOT_BE_SIGNED =
-  "the gateway builds npm, pypi and image packages itself, so nobody can sign them and none could be installed; " +
-  "for npm use packages.require_provenance";
+  "the gateway builds npm, pypi and image packages itself, so they cannot be signed and could never be installed; " +
+  "for npm, use packages.require_provenance";
 const NAME_PATTERN = "must be the name of a package, such as @acme/server or @acme/*";
 
 const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
@@ -261,7 +261,7 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
     const issue = parsed.error.issues[0]!;
     const key = issue.path.join(".") || "(top level)";
     throw new BackplaneError("config.invalid", `${key}: ${issue.message}`, {
-      fix: `correct ${key} in ${file}, or the BACKPLANE_* variable or flag that sets it`,
+      fix: `Correct ${key} in ${file}, or the BACKPLANE_* variable or flag that sets it.`,
     });
   }
   return {
@@ -276,7 +276,7 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
   };
 }
 
-/** The variables that the vendors' own clients read, with the fields of an instance that they set. */
+/** The variables that the vendors' own clients read, each with the field of an instance that it sets. */
 const PROVIDER_VARIABLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "llm-openai": {
     OPENAI_API_KEY: "api_key",

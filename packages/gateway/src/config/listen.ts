@@ -13,7 +13,7 @@ export function assertSafeListen(listen: Listen): void {
   const tls = listen.tls_cert !== undefined && listen.tls_key !== undefined;
   if ((listen.tls_cert === undefined) !== (listen.tls_key === undefined)) {
     throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key must be set together.", {
-      fix: "set both, or neither",
+      fix: "Set both, or neither.",
     });
   }
   if (isLoopback(listen.host) || tls || listen.insecure) return;

@@ -48,7 +48,7 @@ export async function checkContent(config: GatewayConfig, options: ContentOption
     rows.push({
       name: NAME,
       status: "ok",
-      message: `installed packages compared with their digests: ${count}`,
+      message: `all installed packages match their digests (${count})`,
     });
   }
   return rows;

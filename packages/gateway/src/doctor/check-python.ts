@@ -2,7 +2,7 @@ import { PLUGIN_PATH } from "@backplane/runner";
 import { findPythonTools, missingPip } from "@backplane/supply";
 import type { DoctorCheck } from "./check.ts";
 
-/** Never a problem of the gateway, because only packages of a Python index need these programs. */
+/** The status is always ok, because only packages from a Python index need these programs. */
 export async function checkPython(
   gateway_path = process.env.PATH ?? "",
   plugin_path: readonly string[] = PLUGIN_PATH,
@@ -15,7 +15,7 @@ export async function checkPython(
     return { ...row, message: `${python} (${version}) with ${installer}` };
   } catch (error) {
     const { fix } = error as { fix?: string };
-    const remedy = fix === undefined ? "" : ` To install such packages: ${fix}`;
-    return { ...row, message: `no pypi: packages. ${(error as Error).message}${remedy}` };
+    const remedy = fix === undefined ? "" : ` To install them: ${fix}`;
+    return { ...row, message: `pypi: packages cannot be installed. ${(error as Error).message}${remedy}` };
   }
 }

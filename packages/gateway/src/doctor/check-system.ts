@@ -64,7 +64,7 @@ function checkShell(): DoctorCheck {
 function checkHome(config: GatewayConfig): DoctorCheck {
   try {
     if (!existsSync(config.home))
-      return { name: "home", status: "ok", message: `${config.home} is created at the first start` };
+      return { name: "home", status: "ok", message: `${config.home} will be created at the first start` };
     accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
     const problems = [...findHomeProblems(config.home), ...findReadableCredentials(config)];
     if (problems.length === 0) return { name: "home", status: "ok", message: config.home };
@@ -80,7 +80,7 @@ function checkHome(config: GatewayConfig): DoctorCheck {
     return {
       name: "home",
       status: "failed",
-      message: `${config.home} cannot be written`,
+      message: `${config.home} is not accessible`,
       fix: `chown -R "$USER" ${config.home}`,
     };
   }
@@ -110,7 +110,7 @@ function checkDisk(config: GatewayConfig): DoctorCheck {
       fix: `free some space on the disk of ${config.home}`,
     };
   } catch {
-    return { name: "disk", status: "degraded", message: "free space cannot be read" };
+    return { name: "disk", status: "degraded", message: "the free space cannot be determined" };
   }
 }
 
@@ -150,7 +150,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   }
   const report = existsSync(config.home) ? storeFiles(config).check() : null;
   if (report === null || (bytes === undefined && report.structure.length === 0))
-    return { name: "store", status: "ok", message: "created at the first start" };
+    return { name: "store", status: "ok", message: "will be created at the first start" };
   const { structure, rows, lost_commits } = report;
   if (structure.length + rows.length + lost_commits === 0)
     return {

@@ -30,7 +30,7 @@ const PROGRAM_FOLDERS = ["images", "programs", "sandbox", "tools"];
 /** Not repaired, because other users may have read them already. The code that reads them refuses such modes. */
 const CREDENTIALS = new Set(["admin.token", "secret.key"]);
 
-/** Repairs modes and returns the problems. Throws `home.unsafe` for a problem to refuse. `dir` must exist. */
+/** Repairs modes and returns the problems. Throws `home.unsafe` for a problem with the action `refuse`. */
 export function secureHome(dir: string): HomeProblem[] {
   const problems: HomeProblem[] = [];
   // The folder itself is repaired first, so that no other user can change its entries between their check and repair.

@@ -50,7 +50,7 @@ export function openHome(dir: string): Home {
   ).trim();
   if (admin_token.length < 20) {
     throw new BackplaneError("config.invalid", `${admin_token_file} does not contain a valid token.`, {
-      fix: `remove ${admin_token_file} and start again to create a new one`,
+      fix: `Remove ${admin_token_file} and start the gateway again to create a new token.`,
     });
   }
   return {
@@ -83,14 +83,14 @@ export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] 
       const match = /^([A-Za-z0-9_-]{1,16}):([0-9a-f]{64})$/.exec(line);
       if (match === null) {
         throw new BackplaneError("config.invalid", `${file} has a line that is not a key.`, {
-          fix: "write each key as ID:HEX with 64 hex digits; never remove a key that has encrypted a secret",
+          fix: "Write each key as ID:HEX with 64 hex digits. Never remove a key that has encrypted a secret.",
         });
       }
       return { id: match[1]!, key: Uint8Array.from(Buffer.from(match[2]!, "hex")) };
     });
   if (keys.length === 0) {
     throw new BackplaneError("config.invalid", `${file} does not contain a key.`, {
-      fix: `restore ${file} from a backup`,
+      fix: `Restore ${file} from a backup.`,
     });
   }
   return keys;
@@ -109,7 +109,7 @@ export function appendSecretKey(file: string, key: { id: string; key: Uint8Array
     if (fault !== null) throw fault;
     throw new BackplaneError("config.invalid", `${file} cannot be written, so no new key was created.`, {
       cause: error,
-      fix: `add a line ID:HEX with 64 hex digits to ${file} yourself, restart, and run backplane secret rotate-key --reseal-only`,
+      fix: `Add a line ID:HEX with 64 hex digits to ${file} yourself, restart the gateway, and run: backplane secret rotate-key --reseal-only`,
     });
   }
 }

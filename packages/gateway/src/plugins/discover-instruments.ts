@@ -1,8 +1,8 @@
 /**
  * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle), each
- * after those that it depends on. Each is installed and bound once, and its binding moves when the file has another
- * version. Failures are logged. None of them runs inside the gateway process unless an operator allows it, whatever the
- * file declares.
+ * after the plugins that it depends on. A plugin is bound once, and its binding is changed when the file contains
+ * another version. Failures are logged. A plugin runs inside the gateway process only if an operator allows it,
+ * whatever the file declares.
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -53,6 +53,6 @@ function logResult(log: Logger, result: InstrumentInstallResult): void {
   else
     log.error(
       { plugin: plugin_id, version, state, path, ...error },
-      "an instrument plugin of a file in the plugins folder is skipped",
+      "skipped an instrument plugin from a file in the plugins folder",
     );
 }

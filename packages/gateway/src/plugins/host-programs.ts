@@ -1,6 +1,6 @@
 /**
- * Locates the host programs that load the modules of plugins in separate processes. They are resolved and not imported,
- * because they do not run in this process. Without its host program, a package fails when it is called.
+ * Locates the host programs that load the modules of plugins in separate processes. They are only resolved and not
+ * imported, because they do not run in this process. A call to a package whose host program is missing fails.
  */
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -127,8 +127,8 @@ type AddRequest = (
 ) => void;
 
 /**
- * Shared agents of Node reuse connections, so a request from a plugin gets its own connection. An agent of the plugin's
- * own may keep its connections, and each of its requests is checked.
+ * Shared agents of Node reuse connections, so a request from a plugin gets its own connection. An agent that the plugin
+ * created may keep its connections, and each of its requests is checked.
  */
 function guardAgents(running: RunningPlugin): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
@@ -175,7 +175,7 @@ async function checkAddresses(plugin: GuardedPlugin, target: Target): Promise<vo
   });
 }
 
-/** The error that `fetch` of the platform throws for a failed request. */
+/** The error that the `fetch` of Node throws for a failed request. */
 function fetchError(cause: unknown): TypeError {
   return new TypeError("fetch failed", { cause });
 }
@@ -201,7 +201,7 @@ function plainHost(host: string): string {
   return host.toLowerCase().replace(/\.$/, "").replaceAll(/[[\]]/g, "");
 }
 
-/** The same arguments with our own lookup, so that the socket connects only to a checked address. */
+/** Replaces the DNS lookup of the arguments, so that the socket connects only to a checked address. */
 function pinArguments(args: readonly unknown[], plugin: GuardedPlugin, target: Target): unknown[] {
   const connect_args = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
   const [first] = connect_args;
@@ -238,7 +238,7 @@ function reportRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unk
 
 function createRefusal(plugin: GuardedPlugin, address: string): BackplaneError {
   plugin.recordRefusal(address);
-  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}`, {
+  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}.`, {
     fix: "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.",
   });
 }

@@ -84,13 +84,13 @@ function toListenError(error: unknown, listen: GatewayConfig["listen"]): unknown
   const address = `${listen.host}:${listen.port}`;
   if (code === "EADDRINUSE") {
     return new BackplaneError("config.invalid", `Another program is already listening on ${address}.`, {
-      fix: "stop it, or start with --port 0 for any free port",
+      fix: "Stop it, or start with --port 0 for any free port.",
       cause: error,
     });
   }
   if (code === "EACCES" || code === "EADDRNOTAVAIL") {
     return new BackplaneError("config.invalid", `The gateway cannot listen on ${address} (${code}).`, {
-      fix: "choose another address with --host and --port",
+      fix: "Choose another address with --host and --port.",
       cause: error,
     });
   }

@@ -1,7 +1,7 @@
 /**
  * The composition root: turns a configuration into a running gateway, and is the only place that connects the modules.
  * Start order: home and lock, store, importer, runner, the listening API, kernel with recovery. Only then does the API
- * accept requests. Stopping is the reverse, and every part is closed even when another one fails.
+ * accept requests. The parts are stopped in the reverse order, and each is closed even when another one fails.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -81,7 +81,7 @@ export async function startGateway(config: GatewayConfig, options: StartOptions 
     else log.warn({ fix }, message);
   }
   for (const variable of config.unknown_variables ?? [])
-    log.warn({ variable }, "variable is ignored because no setting has this name");
+    log.warn({ variable }, "ignored an environment variable because no setting has this name");
   const closers: (() => Promise<void> | void)[] = [];
   const closeAll = async () => {
     for (const close of closers.splice(0).reverse()) {

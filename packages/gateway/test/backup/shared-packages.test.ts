@@ -1,4 +1,4 @@
-/** Backups of a gateway on a PostgreSQL that also contains packages of other gateways. */
+/** Backups of a gateway whose PostgreSQL database also contains packages of other gateways. */
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ function openContent({ store }: Database, home: string): SharedContentStore {
   });
 }
 
-/** Installs a package with a row; all packages contain one common file. */
+/** Installs a package and inserts its row. All packages have one file in common. */
 async function install(database: Database, content: SharedContentStore, dir: string, name: string) {
   const folder = join(dir, name);
   mkdirSync(folder);
@@ -78,7 +78,7 @@ async function install(database: Database, content: SharedContentStore, dir: str
 
 verifies(
   "run.backup",
-  "a backup contains each package of the shared database once, and damaged ones of the home as rows",
+  "archives each package of the shared database once, and as rows if it is damaged in the home",
   async () => {
     const dir = mkdtempSync(join(tmpdir(), "backplane-backup-"));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));

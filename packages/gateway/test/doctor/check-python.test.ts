@@ -9,7 +9,7 @@ test("reports the tool that installs Python packages, or names both if there is 
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const [bin, empty] = [join(root, "bin"), join(root, "empty")];
   for (const folder of [bin, empty]) mkdirSync(folder);
-  // An environment without pip, whose python3 is that of the system.
+  // A virtual environment without pip, which uses the system's python3.
   symlinkSync("/usr/bin/python3", join(bin, "python3"));
   writeFileSync(join(root, "pyvenv.cfg"), "home = /usr/bin\ninclude-system-site-packages = false\n");
   const check = async (gateway_path: string, plugin_path: string) => {
@@ -18,7 +18,9 @@ test("reports the tool that installs Python packages, or names both if there is 
     return message;
   };
   expect(await check(empty, "/usr/bin")).toMatch(/^\/usr\/bin\/python3 \(3\.\d+\) with pip$/);
-  expect(await check(empty, bin)).toMatch(/^no pypi: packages\. There is no pip .*, or install uv$/);
+  expect(await check(empty, bin)).toMatch(
+    /^pypi: packages cannot be installed\. There is no pip .*, or install uv$/,
+  );
   expect(await check(bin, empty)).toMatch(
     /There is no python3 in .* apt-get install -y python3 python3-pip$/,
   );

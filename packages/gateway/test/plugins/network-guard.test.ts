@@ -94,12 +94,12 @@ afterAll(() => {
   }
 });
 
-async function loadDialler(
+async function loadDialer(
   category: PluginCategory,
   network: PluginNetworkAccess,
   options: KernelTestOptions & { vendor?: string; egress?: PluginLoaderOptions["egress"] } = {},
 ) {
-  const name = `dialler-${category}`;
+  const name = `dialer-${category}`;
   const dir = mkdtempSync(join(home, "plugin-"));
   mkdirSync(dir, { recursive: true });
   writeFileSync(
@@ -129,7 +129,7 @@ async function loadDialler(
 }
 
 test("refuses connections to hosts that the operator has not allowed, whichever Node API opens them", async () => {
-  const { connectWith, run } = await loadDialler("tool", { allowed_domains: [] });
+  const { connectWith, run } = await loadDialer("tool", { allowed_domains: [] });
   for (const api of [...APIS, "unix", "udp", "early"]) {
     expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   }
@@ -139,7 +139,7 @@ test("refuses connections to hosts that the operator has not allowed, whichever 
 });
 
 test("allows connections to an allowed host at the allowed port", async () => {
-  const { connectWith, run } = await loadDialler(
+  const { connectWith, run } = await loadDialer(
     "tool",
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
     { egress: ALLOWED_PRIVATE },
@@ -153,7 +153,7 @@ test("allows connections to an allowed host at the allowed port", async () => {
 });
 
 test("requests the URL that was checked, and lets the platform reject an invalid one", async () => {
-  const { connectWith } = await loadDialler(
+  const { connectWith } = await loadDialer(
     "tool",
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
     { egress: ALLOWED_PRIVATE },
@@ -172,20 +172,20 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
     config: { base_url: `http://127.0.0.1:${other_address.port}/v1` },
   });
   const options = {
-    providers: [instance("dialler-llm-provider")],
+    providers: [instance("dialer-llm-provider")],
     vendor: `http://127.0.0.1:${server_address.port}`,
     egress: ALLOWED_PRIVATE,
   };
-  const { connectWith } = await loadDialler("llm-provider", { allowed_domains: [] }, options);
+  const { connectWith } = await loadDialer("llm-provider", { allowed_domains: [] }, options);
   expect(await connectWith("fetch")).toBe("from outside");
   expect(await connectWith("net", other_address)).toBe("policy.denied");
   await connectWith("instances");
   expect(await connectWith("fetch", other_address)).toBe("from elsewhere");
   // Only the configuration of a provider allows hosts.
-  const tool = await loadDialler(
+  const tool = await loadDialer(
     "tool",
     { allowed_domains: [] },
-    { ...options, providers: [instance("dialler-tool")] },
+    { ...options, providers: [instance("dialer-tool")] },
   );
   await tool.connectWith("instances");
   expect([await tool.connectWith("net"), await tool.connectWith("net", other_address)]).toEqual([
@@ -195,12 +195,12 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
 });
 
 test("does not share kept-alive connections with plugins that may not use them", async () => {
-  const allowed = await loadDialler(
+  const allowed = await loadDialer(
     "llm-provider",
     { allowed_domains: ["127.0.0.1"] },
     { egress: ALLOWED_PRIVATE },
   );
-  const denied = await loadDialler("tool", { allowed_domains: [] });
+  const denied = await loadDialer("tool", { allowed_domains: [] });
   const url = `http://127.0.0.1:${server_address.port}`;
   for (let i = 0; i < 3; i++) {
     expect(await allowed.connectWith("fetch")).toBe("from outside");
@@ -210,12 +210,12 @@ test("does not share kept-alive connections with plugins that may not use them",
 });
 
 test("does not let a refused request affect concurrent requests by others to the same host", async () => {
-  const allowed = await loadDialler(
+  const allowed = await loadDialer(
     "llm-provider",
     { allowed_domains: ["127.0.0.3"] },
     { egress: ALLOWED_PRIVATE },
   );
-  const denied = await loadDialler("tool", { allowed_domains: [] });
+  const denied = await loadDialer("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.
   const target = { host: "127.0.0.3", port: server_address.port };
   const separate = await new Promise<Server>((done) => {
@@ -273,7 +273,7 @@ verifies("sec.provider-egress", "connects only to the checked addresses of a nam
   };
   const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
   const target = { host: "rebind.test", port: server_address.port };
-  const { connectWith } = await loadDialler(
+  const { connectWith } = await loadDialer(
     "llm-provider",
     { allowed_domains: ["rebind.test"] },
     { egress: { resolve, forbidden } },
@@ -315,7 +315,7 @@ verifies("sec.provider-egress", "connects only to the checked addresses of a nam
 });
 
 test("refuses private addresses of an allowed host if the operator has not allowed the destination", async () => {
-  const { connectWith } = await loadDialler("tool", { allowed_domains: ["*"] });
+  const { connectWith } = await loadDialer("tool", { allowed_domains: ["*"] });
   for (const api of APIS) expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
     expect([host, await connectWith("net", { host, port: server_address.port })]).toEqual([
@@ -333,11 +333,11 @@ verifies(
     const base_url = `http://${address}/v1`;
     const instance = (allow_private?: string) => ({
       id: "main",
-      plugin: "dialler-llm-provider",
+      plugin: "dialer-llm-provider",
       label: "",
       config: { base_url, ...(allow_private === undefined ? {} : { allow_private }) },
     });
-    const { serve } = await loadDialler("llm-provider", { allowed_domains: [] });
+    const { serve } = await loadDialer("llm-provider", { allowed_domains: [] });
     const allowed = await serve({ providers: [instance(address)] });
     const not_allowed = await serve({ providers: [instance()] });
     const allowed_elsewhere = await serve({ providers: [instance(`127.0.0.1:${other_address.port}`)] });
@@ -358,7 +358,7 @@ test("does not follow redirects, not even to an allowed host", async () => {
   );
   await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
   try {
-    const { connectWith } = await loadDialler(
+    const { connectWith } = await loadDialer(
       "llm-provider",
       { allowed_domains: ["127.0.0.1"] },
       { egress: ALLOWED_PRIVATE },

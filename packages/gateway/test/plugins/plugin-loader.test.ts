@@ -293,7 +293,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
         writeFileSync(ctx.stateDir + "/note", "kept");
         const { home, port } = event.payload;
         const seen = { beside, env: process.env, cwd: process.cwd(), tree: readdirSync("/plugin"), home: existsSync(home) };
-        await ctx.emit("x.mirror.seen", { ...seen, dialled: [await dial(port, "127.0.0.1"), await web("http://localhost:" + port)] }, event);
+        await ctx.emit("x.mirror.seen", { ...seen, dialed: [await dial(port, "127.0.0.1"), await web("http://localhost:" + port)] }, event);
       } };`,
   );
   const identity = { name: "mirror", version: "1.0.0", type: "module" };
@@ -323,7 +323,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
     cwd: "/plugin/node_modules/mirror",
     tree: ["node_modules"],
     home: false,
-    dialled: ["ECONNREFUSED", "ECONNREFUSED"],
+    dialed: ["ECONNREFUSED", "ECONNREFUSED"],
   });
   expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
 });

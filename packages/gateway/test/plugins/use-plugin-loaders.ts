@@ -64,7 +64,7 @@ export const rejectionOf = async (work: Promise<unknown>): Promise<Error & { cod
 export const LOADING_MODES = [
   ["inline", "inline", plain],
   ["hosted", "hosted", confined],
-  ["hosted, the sandbox switched off", "hosted", plain],
+  ["hosted with the sandbox turned off", "hosted", plain],
 ] as const;
 
 /** A sandboxed plugin runs as another user, so its folder must be accessible to others. */

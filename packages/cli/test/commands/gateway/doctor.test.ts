@@ -118,7 +118,7 @@ verifies(
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
     const intact = await readRows();
     expect(intact.store_checks).toEqual([
-      { name: "content store", status: "ok", message: "installed packages compared with their digests: 1" },
+      { name: "content store", status: "ok", message: "all installed packages match their digests (1)" },
     ]);
 
     const store = join(gateway.home, "blobs/sha256");
