@@ -1,12 +1,12 @@
 /**
- * The rules that a plugin process must follow, each with its sentence in spec/protocol.md and the change that repairs
- * a plugin that breaks it. The ids are public: reports, CI and `spec/protocol.md` refer to them.
+ * The rules that a plugin process must follow, each with its sentence in spec/protocol.md and the fix for a plugin that
+ * breaks it. The ids are public: reports, CI and `spec/protocol.md` refer to them.
  */
 
 export interface ProtocolRule {
   /** The requirement of the protocol. */
   rule: string;
-  /** The change that repairs the plugin. */
+  /** How the author fixes a plugin that breaks the rule. */
   fix: string;
 }
 
@@ -168,7 +168,7 @@ export const SIDE_RULES = {
     fix: "List the export's id, or the tool_name of the manifest, in exposed_tools.",
   },
   "side.capabilities": {
-    rule: "capabilities are distinct names, and only those of runtime.capabilities if the manifest has it.",
+    rule: "capabilities are distinct names; if the manifest has runtime.capabilities, it lists all of them.",
     fix: "Remove capabilities that the manifest does not list.",
   },
   "side.response": {

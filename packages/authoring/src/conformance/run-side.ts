@@ -269,7 +269,7 @@ class SideSession {
     if (protocol_version !== PROTOCOL)
       throw new RuleViolation(
         "side.identity",
-        `protocol_version is ${JSON.stringify(protocol_version)}.`,
+        `protocol_version is ${JSON.stringify(protocol_version)}, expected ${PROTOCOL}.`,
         line,
       );
     const missing = manifest.exports.find(

@@ -18,7 +18,7 @@ export interface VaiCheck {
   run(session: VaiTestSession, tested: TestedExport): Promise<void> | null;
 }
 
-/** Much longer than a busy machine delays a frame, so that a plugin does not mistake a normal deadline for this one. */
+/** Much longer than a busy machine delays a frame, so a plugin can tell this deadline from one that has just passed. */
 const PASSED_BY_MS = 3_600_000;
 
 /** Run for each export. */

@@ -74,7 +74,7 @@ const LANGUAGE_TEMPLATES: Record<Language, LanguageTemplate> = {
     sdk: { name: "@backplane/sdk/python", path: "lib/backplane_sdk.py" },
     files: {},
     ignored: ["__pycache__/"],
-    note: "Python 3.9 or newer, and only its standard library.",
+    note: "The plugin needs only Python 3.9 or newer and its standard library.",
   },
   sh: {
     runtime: 'entrypoint = ["sh", "./bin/plugin.sh"]',

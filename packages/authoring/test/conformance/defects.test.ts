@@ -32,7 +32,7 @@ const QUICK_VAI = [
   "any-export",
   "exits-with-3",
 ];
-const QUICK_SIDE = ["no-manifest", "other-id", "says-goodbye", "any-tool", "exits-with-1"];
+const QUICK_SIDE = ["no-manifest", "other-id", "prints-after-response", "any-tool", "exits-with-1"];
 
 verifies(
   "author.test",
