@@ -20,7 +20,7 @@ function showExplorer(spec, token) {
     displayOperationId: true,
     displayRequestDuration: true,
     tryItOutEnabled: true,
-    // No specification is sent to an online validator.
+    // Without this, Swagger UI may send the document to an online validator.
     validatorUrl: null,
     onComplete() {
       if (token !== null) explorer.preauthorizeApiKey("token", token);

@@ -15,7 +15,7 @@ import type { HostCheck } from "./hosts.ts";
 const DEFAULT_ORG = "org_local";
 const DEFAULT_PROJECT = "proj_default";
 
-/** The channel of requests to endpoints without a channel of their own. A delegated token keeps that of its call. */
+/** The channel of endpoints that do not set their own. A delegated token keeps the channel of its call. */
 const API_CHANNEL = "api";
 
 const ADMIN: Caller = Object.freeze({
@@ -109,7 +109,7 @@ function createVerifiedHeader() {
 function bearerToken(header: string): string {
   const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
   if (token === undefined)
-    throw new BackplaneError("auth.invalid", "The Authorization header is not `Bearer TOKEN`.");
+    throw new BackplaneError("auth.invalid", "The Authorization header must be `Bearer TOKEN`.");
   return token;
 }
 

@@ -99,11 +99,11 @@ export interface Route<
   error_schema?: z.ZodType;
   /** Request headers that the handler reads, by name, with their description. */
   headers?: Readonly<Record<string, string>>;
-  /** Honours Idempotency-Key. */
+  /** Whether the route honors Idempotency-Key. */
   idempotent?: boolean;
-  /** The resource has an ETag, and reads honour If-None-Match. */
+  /** Whether the resource has an ETag. Reads then honor If-None-Match. */
   etag?: boolean;
-  /** Honours If-Match. Without this the handler does not get the header. */
+  /** Whether the route honors If-Match. Otherwise the handler does not get the header. */
   if_match?: boolean;
   /**
    * A client that prefers `text/event-stream` to JSON receives the progress and then the body, and cancels the work by

@@ -32,7 +32,7 @@ export class AnswerBlocks {
   readonly #calls = new Map<number, AnswerBlock>();
   #open: AnswerBlock | null = null;
 
-  /** `prefix` starts the id of each tool call that the provider sent without an id. */
+  /** A tool call that the provider sent without an id gets one that starts with `prefix`. */
   constructor(prefix: string) {
     this.#prefix = prefix;
   }

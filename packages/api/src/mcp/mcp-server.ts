@@ -73,8 +73,9 @@ export function createMcpServer(deps: McpDeps): McpServer {
   const post = createPostHandler({ ...deps, ...services, suspended, sessions, lists, methods, server });
 
   /** Null if the caller sees no such server. Not a promise for the whole catalog (benchmark mcp.http-call.cpu). */
-  type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
-  const find: Find = (caller, name) => (name === null ? WHOLE_CATALOG : findView(kernel, caller, name));
+  function findEndpointView(caller: Caller, name: string | null): Promise<View | null> | View {
+    return name === null ? WHOLE_CATALOG : findView(kernel, caller, name);
+  }
 
   function findSession(caller: Caller, view: View, headers: IncomingHttpHeaders): McpSession | RouteResponse {
     const id = requestHeader(headers["mcp-session-id"]);
@@ -110,7 +111,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         async handler({ caller: sender, params: path_params, body, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
           const name = readServerName(path_params);
-          const found = find(caller, name);
+          const found = findEndpointView(caller, name);
           const view = found instanceof Promise ? await found : found;
           if (view === null) return serverNotFound(name);
           return await post({ caller, view, body, headers: request.raw.headers, reply });
@@ -125,7 +126,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         async handler({ caller: sender, params: path_params, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
           const name = readServerName(path_params);
-          const view = await find(caller, name);
+          const view = await findEndpointView(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
           if (!("calls" in session)) return session;
@@ -143,7 +144,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         async handler({ caller: sender, params: path_params, request }) {
           const caller = withChannel(sender, MCP_CHANNEL);
           const name = readServerName(path_params);
-          const view = await find(caller, name);
+          const view = await findEndpointView(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
           if (!("calls" in session)) return session;
@@ -181,7 +182,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
 function serverNotFound(name: string | null): RouteResponse {
   const error = new McpError(
     MCP_ERRORS.refused,
-    `no MCP server ${name?.slice(0, 128)} is bound here; run backplane binding list to see which are`,
+    `no MCP server named ${name?.slice(0, 128)} is bound here; to list the bound servers, run: backplane binding list`,
   );
   return { status: 404, json: errorMessage(null, error) };
 }

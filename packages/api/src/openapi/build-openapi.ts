@@ -66,7 +66,7 @@ export function buildOpenApi(
       summary: "The plugin gateway for AI agents",
       description:
         "Every error is an ErrorEnvelope. Lists return `{items, next}`; pass `next` as `after` to get the next page. " +
-        "Creates honour `Idempotency-Key` for 24 hours.",
+        "Creates honor `Idempotency-Key` for 24 hours.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],
@@ -224,7 +224,7 @@ interface Components {
   convert(schema: z.ZodType, io: "input" | "output"): JsonSchema;
   /** The body of a request. With `scoped`, it also has the field `scope` if its schema allows it. */
   convertBody(schema: z.ZodType, scoped: boolean): JsonSchema;
-  /** Adds the field `scope` to the bodies. Call it after the last body: a component is compared with its conversions. */
+  /** Adds the field `scope` to the bodies. Must be called last, because `convert` rejects a changed component. */
   addBodyScopes(): void;
 }
 

@@ -1,4 +1,4 @@
-/** The files that pages load: closed lists, so that a name in a URL is never used as a path. */
+/** The files that pages load. Only files from a fixed list are served, so a name in a URL is never used as a path. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { ERROR_CODES } from "@backplane/contract";
 

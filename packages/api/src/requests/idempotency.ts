@@ -22,7 +22,7 @@ export function readIdempotencyKey(request: FastifyRequest): string | null {
   return key;
 }
 
-/** Decide only how the response is delivered, so a repeat may have others. */
+/** These parameters decide only how the response is delivered, so a repeat may use different ones. */
 const DELIVERY_PARAMETERS: ReadonlySet<string> = new Set(["wait", "stream"]);
 
 /** Covers everything in the URL and the body that decides what the request does. */

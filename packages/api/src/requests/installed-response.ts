@@ -1,6 +1,6 @@
 import type { Installation } from "@backplane/contract";
 
-/** 201 if the installation stored a package or changed a binding; 200 if everything was in place, or for a dry run. */
+/** 201 if the installation stored a package or changed a binding; 200 if it changed nothing, or for a dry run. */
 export function installedResponse(installation: Installation): { status: number; json: Installation } {
   const changed =
     installation.dry_run !== true &&

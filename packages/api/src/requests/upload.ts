@@ -102,7 +102,7 @@ async function* limitBytes(
   const tooLarge = () =>
     new BackplaneError("request.too_large", `The archive is larger than ${limit} bytes.`, {
       details: { limit },
-      fix: "Pack less, or raise limits.upload_bytes in backplane.toml.",
+      fix: "Make the archive smaller, or raise limits.upload_bytes in backplane.toml.",
     });
   if (Number(request.headers["content-length"] ?? 0) > limit) throw tooLarge();
   let total = 0;

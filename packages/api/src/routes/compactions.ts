@@ -154,7 +154,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const chain = await chains.get(caller, params.id);
         if (chain.origin !== "compaction")
           throw new BackplaneError("request.invalid", "This chain is not a compaction.");
-        const project_caller = enterProject(caller, chain);
+        const project_caller = withProject(caller, chain);
         const { head_chain_id } = await sessions.get(project_caller, chain);
         if (head_chain_id !== chain.id) throw new BackplaneError("chain.changed");
         return { status: 200, json: await sessions.undoCompaction(project_caller, chain) };
@@ -164,6 +164,6 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
 }
 
 /** The caller may see the chain, so it may read the session in the chain's own project. */
-function enterProject(caller: Caller, { org_id, project_id }: Chain): Caller {
+function withProject(caller: Caller, { org_id, project_id }: Chain): Caller {
   return { ...caller, scope: { org_id, project_id } };
 }

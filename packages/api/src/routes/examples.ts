@@ -22,7 +22,7 @@ export function exampleRoutes({ examples_folder }: Pick<RouteDeps, "examples_fol
       operation_id: "listPluginExamples",
       summary: "List the example plugins",
       description:
-        "The examples that come with Backplane. Admin token only, because a path on the host is part of each.",
+        "The examples that come with Backplane. Admin token only, because each contains a path on the host.",
       tag: "Packages",
       auth: { host: true },
       responses: {

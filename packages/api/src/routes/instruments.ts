@@ -32,7 +32,7 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/instrument-plugins",
       operation_id: "listInstrumentPlugins",
       summary: "List instrument plugins",
-      description: "All that are bound in the caller's scope, with their state and instruments. Admins only.",
+      description: "The plugins bound in the caller's scope, with their state and instruments. Admins only.",
       tag: "Plugins",
       auth: { scope: "admin" },
       responses: { 200: { description: "All of them.", schema: ListSchema } },

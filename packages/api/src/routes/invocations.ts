@@ -1,8 +1,8 @@
 /**
  * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200
  * with the record once the invocation has ended, even when the invocation failed, because the request itself
- * succeeded; or 202 if the wait is over first. The error of a refused invocation that the kernel has recorded carries
- * details.invocation_id.
+ * succeeded; or 202 if the wait is over first. If the kernel has recorded a refused invocation, the error contains its
+ * id in details.invocation_id.
  */
 import { FRAME_LIMITS, INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
 import {

@@ -74,8 +74,8 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Install an entry of the marketplace",
       description:
         "Installs the pinned artifact, which a trusted key must have signed, and binds its exports according to the install " +
-        "policy of the entry. No code of the artifact runs. An artifact that does not match the card is refused. A package " +
-        "that is bound already in another version is not bound; `upgrade` names the upgrade that moves its bindings.",
+        "policy of the entry. No code of the artifact runs. An artifact that does not match the card is refused. If the " +
+        "package is already bound in another version, its bindings stay as they are; `upgrade` names the upgrade that changes them.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: EntryParams,

@@ -1,7 +1,6 @@
 /**
  * Runs: turns of the agent loop and requests to harnesses. Without `wait`, POST responds 202 as soon as the message and
- * the run are on disk. With `wait`, POST responds when the run has ended or the wait is over; a stream
- * ends with the run.
+ * the run are on disk. With `wait`, it responds when the run has ended or the wait is over. A stream ends with the run.
  */
 import { definedFields, HARNESS_MODES, RISK_CONTEXTS, type Run } from "@backplane/contract";
 import {

@@ -15,15 +15,15 @@ export function trustedKeyRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Trust a signing key, or change a trusted one",
       description:
         "Admin only. Packages that the key signs can then be installed where a signature is required. If the key is " +
-        "trusted already, its name, packages and period are updated; fields that are left out stay as they are. A " +
+        "already trusted, its name, packages and period are updated; fields that are left out stay as they are. A " +
         "revoked key is refused, and so is a period that is over or reversed.",
       tag: "Keys",
       auth: { scope: "keys:write" },
       body: TrustedKeyCreateSchema,
       idempotent: true,
       responses: {
-        200: { description: "The key, which was trusted before.", schema: TrustedKeySchema },
-        201: { description: "The trusted key.", schema: TrustedKeySchema },
+        200: { description: "The key, which was already trusted.", schema: TrustedKeySchema },
+        201: { description: "The newly trusted key.", schema: TrustedKeySchema },
       },
       handler: ({ caller, body, request }) =>
         createOnce(kernel, caller, request, body, async () => {

@@ -28,7 +28,7 @@ export function registerRoutes(app: FastifyInstance, routes: readonly Route[], d
   for (const route of routes) {
     const meter = deps.metrics.route(route.operation_id);
     if (route.uploads === undefined) register(app, route, deps, meter);
-    // Fastify accepts other media types than JSON only inside this scope, and passes them on as streams.
+    // Inside this scope, Fastify accepts more media types than JSON and passes their bodies on as streams.
     else
       void app.register(async (scope) => {
         scope.addContentTypeParser([...route.uploads!], (_request, payload, done) => done(null, payload));
@@ -99,9 +99,9 @@ function register(
 }
 
 /**
- * A parameter that a route does not have is refused like an unknown field of a body: if it were ignored, a misspelt
- * filter would look like one that matched everything. Pages and sign-ins get parameters from browsers and other
- * servers, and the clients of a vendor's protocol send the vendor's own.
+ * A parameter that a route does not have is refused like an unknown field of a body: if it were ignored, a misspelled
+ * filter would look like one that matched everything. Pages and sign-ins accept unknown parameters, because browsers
+ * and other servers add some, and so do the model endpoints, because clients send the parameters of the vendor.
  */
 function rejectsUnknownQuery({ path, error_schema }: Route): boolean {
   return path.startsWith("/v1/") && error_schema === undefined;

@@ -34,7 +34,7 @@ export interface WsServer {
 
 interface AcceptedUpgrade {
   authenticate: () => Caller | Promise<Caller>;
-  /** Opened with a delegated token: the credential is checked more often than by the sweep. */
+  /** Whether the socket was opened with a delegated token, which is checked more often than other credentials. */
   delegated: boolean;
 }
 

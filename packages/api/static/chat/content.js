@@ -22,14 +22,14 @@ export function mediaNode(block) {
   createUrl(block, type).then((url) => {
     node.src = url;
   }, missing);
-  return el("figure", {}, node, el("figcaption", {}, download(block, titleOf(block))));
+  return el("figure", {}, node, el("figcaption", {}, downloadLink(block, titleOf(block))));
 }
 
 export function blockNode(block) {
   const { type, text, uri, name, resource } = block;
   if (type === "text") return el("pre", { tabindex: "0" }, text);
   if (type === "resource_link") return el("p", {}, link(uri, name ?? uri));
-  if (block.transport === "artifact") return el("p", {}, download(block, titleOf(block)));
+  if (block.transport === "artifact") return el("p", {}, downloadLink(block, titleOf(block)));
   if (type === "resource" && typeof resource?.text === "string")
     return el(
       "div",
@@ -78,7 +78,7 @@ function titleOf({ type, path, mimeType, resource, bytes }) {
   return `${resource?.uri ?? path ?? type} (${mimeType ?? resource?.mimeType ?? "file"}${size})`;
 }
 
-function download(block, title) {
+function downloadLink(block, title) {
   if (block.transport !== "artifact" || !block.invocation_id) return title;
   return el(
     "a",

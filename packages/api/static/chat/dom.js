@@ -1,4 +1,4 @@
-// Creates elements, whose text is inserted as text and never as markup, and formats ages and JSON.
+// Creates elements, inserting text as text and never as markup, and formats ages and JSON.
 
 export const byId = (id) => document.getElementById(id);
 

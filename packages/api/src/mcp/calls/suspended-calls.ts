@@ -69,7 +69,7 @@ export class SuspendedCalls {
     return count;
   }
 
-  /** The result of an ended call is kept for a client that still fetches it. */
+  /** Keeps the result of an ended call for a client that may still fetch it. */
   #restartExpiry(state: string): void {
     const suspended = this.#calls.get(state);
     if (suspended === undefined) return;

@@ -1,7 +1,7 @@
 /**
  * Forwards `logging/setLevel` to the bound servers. A server is one process for all clients, so it gets the least
- * severe level that any client of its project has set; messages are filtered for each client by its own level. The
- * runner sets the level again in a process that replaces the server's.
+ * severe level that any client of its project has set; messages are filtered for each client by its own level. If the
+ * process is replaced, the runner sets the level in the new one.
  */
 import { isObject } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";

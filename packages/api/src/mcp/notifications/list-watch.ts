@@ -14,7 +14,7 @@ import type {
   Timer,
 } from "@backplane/ports";
 
-/** Other nodes change bindings too and do not notify this one. */
+/** Other nodes also change bindings, and do not notify this one. */
 const POLL_MS = 10_000;
 
 export type ChangedList = "tools" | "resources" | "prompts";

@@ -1,7 +1,7 @@
 /**
  * Subscriptions to resources. A server is one process for all clients, so a resource is subscribed to once, for the
- * first client, and unsubscribed from after the last one. When the process exits, the gateway subscribes again with the
- * process that replaces it, which the clients do not notice.
+ * first client, and unsubscribed from after the last one. When the process exits, the gateway subscribes again with its
+ * replacement; the clients do not notice.
  */
 import { codeOf } from "@backplane/contract";
 import type { Caller, Clock, Kernel, ServerInfo, Timer } from "@backplane/ports";

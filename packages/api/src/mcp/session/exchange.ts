@@ -15,7 +15,7 @@ export interface McpExchange {
   view: View;
   session: McpSession | null;
   stateless: boolean;
-  /** The client accepts an event stream. */
+  /** Whether the client accepts an event stream. */
   streams: boolean;
   capabilities: JsonObject;
   /** The least severe level of log messages to send; null if none are sent. */
@@ -25,7 +25,7 @@ export interface McpExchange {
   respond(id: McpRequestId, result: JsonObject): RouteResponse;
 }
 
-type Origin = Pick<McpExchange, "caller" | "view">;
+type CallerAndView = Pick<McpExchange, "caller" | "view">;
 
 /** Results of these methods must state how long clients may cache them: by default not at all. */
 const CACHEABLE: ReadonlySet<string> = new Set([
@@ -38,7 +38,7 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 ]);
 
 export function createNegotiatedExchange(
-  { caller, view }: Origin,
+  { caller, view }: CallerAndView,
   session: McpSession | null,
   streams: boolean,
 ): McpExchange {
@@ -68,7 +68,7 @@ function plainResponse(id: McpRequestId, result: JsonObject): RouteResponse {
 }
 
 export function createStatelessExchange(
-  { caller, view }: Origin,
+  { caller, view }: CallerAndView,
   { params }: McpClientRequest,
   streams: boolean,
   server_info: JsonObject,

@@ -197,6 +197,6 @@ test("responds with an error to a request for an unbound server", async () => {
   const client = startConversation({}, ["--server", "nope"]);
   client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
   const { error } = await client.responseTo(7);
-  expect(error.message).toContain("no MCP server nope is bound here; run backplane binding list");
+  expect(error.message).toContain("no MCP server named nope is bound here");
   expect(await client.close()).toBe(EXIT.ok);
 });
