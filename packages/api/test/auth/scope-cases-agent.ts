@@ -49,7 +49,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   "POST /v1/messages": modelCall("/v1/messages", { messages, max_tokens: 64 }),
   "POST /v1/messages/count_tokens": modelCall("/v1/messages/count_tokens", { messages }),
   "PATCH /api/config/{key}": [
-    config("any key", "acme.colour", "blue"),
+    config("any key", "acme.color", "blue"),
     config("the active provider", "provider", "llm-echo"),
     config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
     config("the enabled flag of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),

@@ -51,7 +51,7 @@ const SCOPES_OF: Record<
   Exclude<CredentialKind, "nobody" | "host">,
   { org_id: string; project_id: string | null }
 > = {
-  missing_scope: { org_id: "org_local", project_id: "proj_default" },
+  missingScope: { org_id: "org_local", project_id: "proj_default" },
   project: { org_id: "org_local", project_id: "proj_default" },
   projectAdmin: { org_id: "org_local", project_id: "proj_default" },
   otherProject: { org_id: "org_local", project_id: "proj_2" },
@@ -74,8 +74,7 @@ async function issueToken(who: CredentialKind, scope: Case["scope"]): Promise<st
 }
 
 function chooseScopes(who: CredentialKind, scope: Case["scope"]): KeyScope[] {
-  if (who === "missing_scope")
-    return KEY_SCOPES.filter((granted) => granted !== "admin" && granted !== scope);
+  if (who === "missingScope") return KEY_SCOPES.filter((granted) => granted !== "admin" && granted !== scope);
   if (who === "projectAdmin" || scope === "host") return ["admin"];
   return [scope === "any" ? "exports:read" : scope];
 }
@@ -133,7 +132,7 @@ function expectStatuses(
   const [otherProject, project, projectAdmin, foreignOrg, org] = statuses;
   return {
     nobody: 401,
-    missing_scope: 403,
+    missingScope: 403,
     otherProject,
     project,
     projectAdmin,
@@ -220,7 +219,7 @@ async function checkCase(
   const summary = `${operation} (${scope_case.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
   const normal =
-    who === "missing_scope" && scope_case.scope === "any" ? "ok" : EXPECTED[scope_case.reach][who];
+    who === "missingScope" && scope_case.scope === "any" ? "ok" : EXPECTED[scope_case.reach][who];
   const expected = scope_case.except?.[who] ?? normal;
   if (expected === "ok") {
     const accepted = response.status < 300 || scope_case.also?.includes(response.status) === true;

@@ -5,7 +5,7 @@ import type { KeyScope } from "@backplane/contract";
 export const CREDENTIAL_KINDS = [
   "nobody",
   /** A key of the project with every scope except the required one. */
-  "missing_scope",
+  "missingScope",
   "otherProject",
   "project",
   "projectAdmin",

@@ -1,4 +1,4 @@
-/** How an answer reaches the socket, with parts that are already there when the answer begins. */
+/** The order in which the parts of an answer are written to the socket. */
 import type { Socket } from "node:net";
 import type { Caller, LlmEndpointPart, LlmEndpoints } from "@backplane/ports";
 import Fastify from "fastify";

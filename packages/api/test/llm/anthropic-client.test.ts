@@ -1,4 +1,4 @@
-/** The official Anthropic client at the model endpoints, with providers of its own protocol and of another. */
+/** The official Anthropic client at the model endpoints, with providers that use the same protocol and others. */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

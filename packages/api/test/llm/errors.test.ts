@@ -27,7 +27,7 @@ const message = (body: object = {}, token?: string) =>
     ...body,
   } as Anthropic.MessageCreateParamsNonStreaming);
 
-async function failure(
+async function catchFailure(
   call: Promise<unknown>,
 ): Promise<{ status: number; error: unknown; headers: Headers }> {
   const error = await call.then(
@@ -41,35 +41,35 @@ verifies(
   "llm.gateway",
   "reports invalid credentials, unknown models and invalid requests in each vendor's form",
   async () => {
-    expect(await failure(chat({}, "bpk_wrong"))).toMatchObject({
+    expect(await catchFailure(chat({}, "bpk_wrong"))).toMatchObject({
       status: 401,
       error: { type: "authentication_error", code: "invalid_api_key", param: null },
     });
-    expect(await failure(message({}, "bpk_wrong"))).toMatchObject({
+    expect(await catchFailure(message({}, "bpk_wrong"))).toMatchObject({
       status: 401,
       error: { type: "error", error: { type: "authentication_error" } },
     });
     const reader = await api.key({ scopes: ["invocations:read"] });
-    expect(await failure(chat({}, reader))).toMatchObject({
+    expect(await catchFailure(chat({}, reader))).toMatchObject({
       status: 403,
       error: { type: "permission_error" },
     });
-    expect(await failure(message({}, reader))).toMatchObject({
+    expect(await catchFailure(message({}, reader))).toMatchObject({
       status: 403,
       error: { error: { type: "permission_error" } },
     });
-    expect(await failure(chat({ model: "gpt-none" }))).toMatchObject({
+    expect(await catchFailure(chat({ model: "gpt-none" }))).toMatchObject({
       status: 404,
       error: { type: "invalid_request_error", code: "model_not_found", param: "model" },
     });
-    expect(await failure(message({ model: "claude/none" }))).toMatchObject({
+    expect(await catchFailure(message({ model: "claude/none" }))).toMatchObject({
       status: 404,
       error: { error: { type: "not_found_error" } },
     });
-    const invalid = await failure(chat({ messages: [] }));
+    const invalid = await catchFailure(chat({ messages: [] }));
     expect(invalid).toMatchObject({ status: 400, error: { type: "invalid_request_error" } });
     expect((invalid as unknown as Error).message).toContain("body.messages");
-    expect(await failure(message({ max_tokens: 0 }))).toMatchObject({
+    expect(await catchFailure(message({ max_tokens: 0 }))).toMatchObject({
       status: 400,
       error: { error: { type: "invalid_request_error" } },
     });
@@ -84,7 +84,10 @@ verifies(
     const reader = await api.key({ scopes: ["invocations:read"] });
     const openai = { error: { message: expect.any(String), type: "authentication_error", param: null } };
     const anthropic = { type: "error", error: { type: "authentication_error", message: expect.any(String) } };
-    expect(await failure(api.openai("bpk_wrong").models.list())).toMatchObject({ status: 401, ...openai });
+    expect(await catchFailure(api.openai("bpk_wrong").models.list())).toMatchObject({
+      status: 401,
+      ...openai,
+    });
     for (const path of ["/v1/models", "/v1/models/claude%2Fclaude-up"]) {
       const get = async (token: string, headers: Record<string, string> = {}) => {
         const response = await fetch(`${api.url}${path}`, {
@@ -107,11 +110,11 @@ verifies(
         body: { type: "error", error: { type: "permission_error" } },
       });
     }
-    expect(await failure(api.openai().models.retrieve("gpt-none"))).toMatchObject({
+    expect(await catchFailure(api.openai().models.retrieve("gpt-none"))).toMatchObject({
       status: 404,
       error: { type: "invalid_request_error", code: "model_not_found", param: "model" },
     });
-    expect(await failure(api.anthropic().models.retrieve("gpt-none"))).toMatchObject({
+    expect(await catchFailure(api.anthropic().models.retrieve("gpt-none"))).toMatchObject({
       status: 404,
       error: { type: "error", error: { type: "not_found_error" } },
     });
@@ -123,13 +126,13 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },
   };
   api.vendor.queueReplies({ status: 429, json: upstream, headers: { "retry-after": "7" } });
-  const limited = await failure(chat());
+  const limited = await catchFailure(chat());
   expect(limited).toMatchObject({ status: 429, error: { code: "rate_limit_exceeded" } });
   expect(limited.headers.get("retry-after")).toBe("7");
   expect(JSON.stringify(limited.error)).not.toContain("secret detail");
   // The gateway's credential is wrong, not the client's.
   api.vendor.queueReplies({ status: 401, json: upstream });
-  expect(await failure(chat({ stream: true }))).toMatchObject({
+  expect(await catchFailure(chat({ stream: true }))).toMatchObject({
     status: 502,
     error: { type: "server_error" },
   });
@@ -137,12 +140,12 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     status: 529,
     json: { type: "error", error: { type: "overloaded_error", message: "x" } },
   });
-  expect(await failure(message({ stream: true }))).toMatchObject({
+  expect(await catchFailure(message({ stream: true }))).toMatchObject({
     status: 529,
     error: { error: { type: "overloaded_error" } },
   });
   api.vendor.queueReplies({ status: 400, json: upstream });
-  expect(await failure(message({ model: "chat/gpt-up" }))).toMatchObject({
+  expect(await catchFailure(message({ model: "chat/gpt-up" }))).toMatchObject({
     status: 400,
     error: { error: { type: "invalid_request_error" } },
   });
@@ -177,5 +180,5 @@ test("ends a stream that fails midway with an error event", async () => {
 
 test("responds 504 when the provider sends nothing within its time limit", async () => {
   api.vendor.queueReplies({ sse: "", hold: true });
-  expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
+  expect(await catchFailure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

@@ -1,4 +1,4 @@
-/** The official OpenAI client at the model endpoints, with providers of its own protocol and of another. */
+/** The official OpenAI client at the model endpoints, with providers that use the same protocol and others. */
 import type { OpenAI } from "openai";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

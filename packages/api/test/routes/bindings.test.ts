@@ -40,7 +40,7 @@ verifies("api.bindings", "creates, lists, reads, changes, validates and removes 
   expect((await api.call("GET", url)).status).toBe(404);
 });
 
-verifies("api.bindings", "honours If-Match for writes and If-None-Match for reads", async () => {
+verifies("api.bindings", "honors If-Match for writes and If-None-Match for reads", async () => {
   const created = await bind("notify");
   const url = `/v1/plugin-bindings/${created.json.binding_id}`;
   const patch = (match: string) =>

@@ -1,4 +1,4 @@
-/** Deliveries over HTTP. Their behaviour is tested in the door. */
+/** The routes for deliveries. The tests of the door cover the deliveries themselves. */
 import { afterEach, expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";

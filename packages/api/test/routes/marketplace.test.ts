@@ -32,7 +32,7 @@ const search = (query: string, token?: string) =>
 
 verifies(
   "api.marketplace",
-  "lets operators search a public registry, and no guest or other key",
+  "lets operators search a public registry, but not guests or keys without the scope",
   async () => {
     const user = await createKey("user", ["packages:read"]);
     const found = await search("?search=weather%20%26%20more", user);

@@ -351,7 +351,7 @@ verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () 
 
 verifies(
   "api.sessions",
-  "honours Idempotency-Key for sessions, messages, chains, blocks, runs and compactions",
+  "honors Idempotency-Key for sessions, messages, chains, blocks, runs and compactions",
   async () => {
     await sendLongMessages("once-1");
     const { json: session } = await api.call("GET", "/v1/sessions/once-1");
@@ -388,7 +388,7 @@ verifies(
         409,
         "idempotency.conflict",
       ]);
-      // Waits for the turn of a message, so that the next create finds none running.
+      // Waits for the turn of a message, so that no turn is running when the next request is sent.
       if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
     }
     const { json: runs } = await api.call("GET", `/v1/chains/${chain}/runs`);

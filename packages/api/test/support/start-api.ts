@@ -159,7 +159,7 @@ function assertDescribed(
   documented.schema?.parse(json);
 }
 
-/** The routes of each API that a test has called, in the order in which a path is compared with them. */
+/** The patterns of the routes of each API, in the order in which a path is compared with them. */
 const matchers = new WeakMap<Api, { route: Api["routeTable"][number]; pattern: RegExp }[]>();
 
 function findRoute(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {

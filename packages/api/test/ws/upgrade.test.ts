@@ -36,7 +36,7 @@ function acceptDelegated(kernel: Kernel): Kernel {
   };
 }
 
-const refusal = (options: Parameters<TestWs["connect"]>[0]) =>
+const tryConnect = (options: Parameters<TestWs["connect"]>[0]) =>
   api.connect(options).then(
     () => "opened",
     (error: Error & { status: number }) => `${error.status} ${error.message}`,
@@ -45,21 +45,21 @@ const refusal = (options: Parameters<TestWs["connect"]>[0]) =>
 test("rejects an upgrade request without a valid credential before the handshake", async () => {
   const key = await api.call("POST", "/v1/keys", { body: { name: "other", scopes: ["audit:read"] } });
   const port = new URL(api.url).port;
-  expect(await refusal({ token: null })).toBe("401 auth.missing");
-  expect(await refusal({ token: "wrong" })).toBe("401 auth.invalid");
-  expect(await refusal({ token: null, protocols: ["backplane.v1", "bearer.wrong"] })).toBe(
+  expect(await tryConnect({ token: null })).toBe("401 auth.missing");
+  expect(await tryConnect({ token: "wrong" })).toBe("401 auth.invalid");
+  expect(await tryConnect({ token: null, protocols: ["backplane.v1", "bearer.wrong"] })).toBe(
     "401 auth.invalid",
   );
-  expect(await refusal({ headers: { host: "evil.example" } })).toBe("403 auth.host");
-  expect(await refusal({ headers: { origin: "http://evil.example" } })).toBe("403 auth.origin");
-  expect(await refusal({ token: key.json.token })).toBe("403 auth.scope");
-  expect(await refusal({ token: "vai_dlg_calls" })).toBe("403 auth.scope");
-  expect(await refusal({ token: null, headers: { cookie: "backplane_session=none" } })).toBe(
+  expect(await tryConnect({ headers: { host: "evil.example" } })).toBe("403 auth.host");
+  expect(await tryConnect({ headers: { origin: "http://evil.example" } })).toBe("403 auth.origin");
+  expect(await tryConnect({ token: key.json.token })).toBe("403 auth.scope");
+  expect(await tryConnect({ token: "vai_dlg_calls" })).toBe("403 auth.scope");
+  expect(await tryConnect({ token: null, headers: { cookie: "backplane_session=none" } })).toBe(
     "401 auth.invalid",
   );
-  expect(await refusal({ path: "/wss" })).toBe("404 route.not_found");
-  expect(await refusal({ token: "vai_dlg_reads" })).toBe("opened");
-  expect(await refusal({ headers: { origin: `http://127.0.0.1:${port}` } })).toBe("opened");
+  expect(await tryConnect({ path: "/wss" })).toBe("404 route.not_found");
+  expect(await tryConnect({ token: "vai_dlg_reads" })).toBe("opened");
+  expect(await tryConnect({ headers: { origin: `http://127.0.0.1:${port}` } })).toBe("opened");
   const missing = await api.connect({ token: null }).catch((error: { headers: object }) => error);
   expect(missing).toMatchObject({ headers: { "www-authenticate": 'Bearer realm="backplane"' } });
 });
@@ -73,18 +73,18 @@ test("accepts the console cookie only from our own origin", async () => {
   const login = await api.call("GET", `/login?code=${api.api.mintLoginCode()}`, { token: null });
   const cookie = String(login.headers["set-cookie"]).split(";")[0]!;
   const origin = api.url.replace("ws:", "http:");
-  expect(await refusal({ token: null, headers: { cookie } })).toBe("403 auth.origin");
-  expect(await refusal({ token: null, headers: { cookie, origin: "http://localhost:1" } })).toBe(
+  expect(await tryConnect({ token: null, headers: { cookie } })).toBe("403 auth.origin");
+  expect(await tryConnect({ token: null, headers: { cookie, origin: "http://localhost:1" } })).toBe(
     "403 auth.origin",
   );
-  expect(await refusal({ token: null, headers: { cookie, origin } })).toBe("opened");
+  expect(await tryConnect({ token: null, headers: { cookie, origin } })).toBe("opened");
 });
 
 test("rejects sockets over the limit with 429", async () => {
   const open = await Promise.all([api.connect(), api.connect(), api.connect()]);
-  expect(await refusal({})).toBe("429 request.overloaded");
+  expect(await tryConnect({})).toBe("429 request.overloaded");
   open[0]!.ws.terminate();
-  await expect.poll(() => refusal({})).toBe("opened");
+  await expect.poll(() => tryConnect({})).toBe("opened");
 });
 
 test("treats other upgrades as ordinary requests and responds to an invalid handshake with the error envelope", async () => {
