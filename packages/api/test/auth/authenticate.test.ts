@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const statusAndCode = async (...args: Parameters<TestApi["call"]>) => {
+const fetchStatusAndCode = async (...args: Parameters<TestApi["call"]>) => {
   const response = await api.call(...args);
   return [response.status, response.json?.error?.code];
 };
@@ -59,12 +59,15 @@ verifies("webapi.auth", "requires a credential on every route that is not listed
   }
   const public_routes = routes.filter(({ method, path }) => PUBLIC_ROUTES.has(`${method} ${path}`));
   expect(public_routes).toHaveLength(PUBLIC_ROUTES.size);
-  expect(await statusAndCode("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
-  expect(await statusAndCode("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([
+  expect(await fetchStatusAndCode("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([
     401,
     "auth.invalid",
   ]);
-  expect(await statusAndCode("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
+  expect(await fetchStatusAndCode("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
+  expect(await fetchStatusAndCode("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
     401,
     "auth.invalid",
   ]);
@@ -75,15 +78,15 @@ verifies(
   "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
   async () => {
     for (const url of ["/healthz", "/", "/v1/status", "/nowhere"]) {
-      expect(await statusAndCode("GET", url, { headers: { host: "evil.example" } }), url).toEqual([
+      expect(await fetchStatusAndCode("GET", url, { headers: { host: "evil.example" } }), url).toEqual([
         403,
         "auth.host",
       ]);
-      expect(await statusAndCode("GET", url, { headers: { origin: "https://evil.example" } }), url).toEqual([
-        403,
-        "auth.origin",
-      ]);
-      expect(await statusAndCode("GET", url, { headers: { origin: "null" } }), url).toEqual([
+      expect(
+        await fetchStatusAndCode("GET", url, { headers: { origin: "https://evil.example" } }),
+        url,
+      ).toEqual([403, "auth.origin"]);
+      expect(await fetchStatusAndCode("GET", url, { headers: { origin: "null" } }), url).toEqual([
         403,
         "auth.origin",
       ]);
@@ -98,12 +101,15 @@ verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cook
   const opened = await api.call("GET", link, { token: null });
   expect([opened.status, opened.headers.location]).toEqual([303, "/"]);
   expect(opened.headers["set-cookie"]).toMatch(/; HttpOnly; SameSite=Strict/);
-  expect(await statusAndCode("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
-  expect(await statusAndCode("GET", "/login?code=guessed", { token: null })).toEqual([401, "auth.link_used"]);
-  expect(await statusAndCode("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await fetchStatusAndCode("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await fetchStatusAndCode("GET", "/login?code=guessed", { token: null })).toEqual([
+    401,
+    "auth.link_used",
+  ]);
+  expect(await fetchStatusAndCode("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
   const expired = `/login?code=${api.api.mintLoginCode()}`;
   api.clock.advance(5 * 60_000);
-  expect(await statusAndCode("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await fetchStatusAndCode("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
 
   const page = await api.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
   expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
@@ -121,7 +127,7 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   const read = await api.call("GET", "/v1/status", { token: null, headers });
   expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
   const put = (more: Record<string, string>) =>
-    statusAndCode("PUT", "/v1/secrets/from_console", {
+    fetchStatusAndCode("PUT", "/v1/secrets/from_console", {
       token: null,
       headers: { cookie, ...more },
       body: { value: "x" },
@@ -131,14 +137,17 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   expect(await put({ origin })).toEqual([200, undefined]);
 
   expect(
-    await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } }),
+    await fetchStatusAndCode("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } }),
   ).toEqual([401, "auth.invalid"]);
   const out = await api.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
   expect(out.status).toBe(204);
-  expect(await statusAndCode("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
+  expect(await fetchStatusAndCode("GET", "/v1/status", { token: null, headers })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
   const later = await signIn();
   api.clock.advance(12 * 3_600_000);
-  expect(await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
+  expect(await fetchStatusAndCode("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
     401,
     "auth.invalid",
   ]);
@@ -146,7 +155,10 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
 
 verifies("webapi.auth", "rejects a body of another media type than JSON", async () => {
   const post = (type: string | undefined, url = "/v1/plugin-bindings") =>
-    statusAndCode("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
+    fetchStatusAndCode("POST", url, {
+      body: "{}",
+      headers: type === undefined ? {} : { "content-type": type },
+    });
   for (const type of [
     "text/plain",
     "application/x-www-form-urlencoded",
@@ -159,36 +171,39 @@ verifies("webapi.auth", "rejects a body of another media type than JSON", async 
 });
 
 test("limits a key to its scopes and refuses it admin headers and login links", async () => {
-  const key = async (scopes: string[]) =>
+  const createKey = async (scopes: string[]) =>
     (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
-  const reader = await key(["bindings:read"]);
-  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
-  expect(await statusAndCode("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([
+  const reader = await createKey(["bindings:read"]);
+  expect(await fetchStatusAndCode("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
+  expect(await fetchStatusAndCode("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([
     403,
     "auth.scope",
   ]);
-  expect(await statusAndCode("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
+  expect(await fetchStatusAndCode("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
   const headers = { "backplane-org": "org_other" };
-  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([
+  expect(await fetchStatusAndCode("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([
     403,
     "auth.scope",
   ]);
-  const admin_key = await key(["admin"]);
-  expect(await statusAndCode("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
-  expect(await statusAndCode("POST", "/v1/login-links", { token: admin_key })).toEqual([403, "auth.scope"]);
+  const admin_key = await createKey(["admin"]);
+  expect(await fetchStatusAndCode("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
+  expect(await fetchStatusAndCode("POST", "/v1/login-links", { token: admin_key })).toEqual([
+    403,
+    "auth.scope",
+  ]);
 });
 
 test("lets the admin choose org and project by headers", async () => {
-  const scopeWith = async (headers: Record<string, string>) => {
+  const readScope = async (headers: Record<string, string>) => {
     const { caller } = (await api.call("GET", "/v1/status", { headers })).json;
     return [caller.org_id, caller.project_id];
   };
-  expect(await scopeWith({})).toEqual(["org_local", "proj_default"]);
-  expect(await scopeWith({ "backplane-project": "proj_b" })).toEqual(["org_local", "proj_b"]);
-  expect(await scopeWith({ "backplane-project": "*" })).toEqual(["org_local", null]);
-  expect(await scopeWith({ "backplane-project": "" })).toEqual(["org_local", null]);
-  expect(await scopeWith({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
-  expect(await statusAndCode("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
+  expect(await readScope({})).toEqual(["org_local", "proj_default"]);
+  expect(await readScope({ "backplane-project": "proj_b" })).toEqual(["org_local", "proj_b"]);
+  expect(await readScope({ "backplane-project": "*" })).toEqual(["org_local", null]);
+  expect(await readScope({ "backplane-project": "" })).toEqual(["org_local", null]);
+  expect(await readScope({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
+  expect(await fetchStatusAndCode("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
     400,
     "request.invalid",
   ]);
@@ -214,20 +229,23 @@ test("limits a delegated token to tool calls and their records until its invocat
     body: { export_id: "echo", input: {} },
   });
   expect([child.status, child.json.status]).toEqual([200, "succeeded"]);
-  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
+  expect(await fetchStatusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([
+    200,
+    undefined,
+  ]);
   const unrelated = await api.call("POST", "/v1/invocations?wait", {
     body: { export_id: "echo", input: {} },
   });
-  expect(await statusAndCode("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
+  expect(await fetchStatusAndCode("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
     404,
     "invocation.not_found",
   ]);
   for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-hooks", "/openapi.json"])
-    expect(await statusAndCode("GET", url, { token }), url).toEqual([403, "auth.scope"]);
+    expect(await fetchStatusAndCode("GET", url, { token }), url).toEqual([403, "auth.scope"]);
 
   api.runner.release(parent.json.id);
   await api.call("GET", `/v1/invocations/${parent.json.id}/events`);
-  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([
+  expect(await fetchStatusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([
     401,
     "auth.invalid",
   ]);
@@ -241,7 +259,7 @@ test("does not accept a token that only resembles the last valid one", async () 
     `X${ADMIN_TOKEN.slice(1)}`,
     `${ADMIN_TOKEN.slice(0, -1)}é`,
   ])
-    expect(await statusAndCode("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
+    expect(await fetchStatusAndCode("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
   expect((await api.call("GET", "/v1/status")).status).toBe(200);
   expect((await api.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
 });

@@ -62,10 +62,10 @@ test("applies the policy of the request's channel to calls, the catalog and expl
     body: { name: "k", role: "user", scopes: ["invocations:write"] },
   });
   expect((await invoke({ token: key.json.token })).error.details.rule).toBe("channel");
-  const names = async (query: string) =>
+  const listNames = async (query: string) =>
     (await api.call("GET", `/v1/catalog${query}`)).json.items.map(({ name }: { name: string }) => name);
-  expect(await names("")).not.toContain("echo");
-  expect(await names("?channel=mcp")).toContain("echo");
+  expect(await listNames("")).not.toContain("echo");
+  expect(await listNames("?channel=mcp")).toContain("echo");
   const explain = async (more: string) => (await api.call("GET", `/v1/policy:explain?tool=echo${more}`)).json;
   expect(await explain("")).toMatchObject({ outcome: "deny", decided_by: "channel", channel: "api" });
   expect(await explain("&channel=mcp")).toMatchObject({ outcome: "run", channel: "mcp" });

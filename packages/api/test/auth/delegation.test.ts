@@ -120,7 +120,7 @@ test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope)
 const dial = (token: string) =>
   new WebSocket(`${base.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${token}` } });
 
-async function upgradeStatus(token: string): Promise<number> {
+async function readUpgradeStatus(token: string): Promise<number> {
   const ws = dial(token);
   const [kind, response] = await Promise.race([
     once(ws, "open").then(() => ["open", null] as const),
@@ -136,9 +136,9 @@ async function upgradeStatus(token: string): Promise<number> {
 test("allows /ws only with sessions:read", async () => {
   for (const scope of DELEGATION_SCOPES) {
     const { id, token } = await startCall(scope);
-    expect(await upgradeStatus(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
+    expect(await readUpgradeStatus(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
     await endCall(id);
-    expect(await upgradeStatus(token), scope).toBe(401);
+    expect(await readUpgradeStatus(token), scope).toBe(401);
   }
 });
 

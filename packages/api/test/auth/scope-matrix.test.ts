@@ -176,7 +176,7 @@ function prepareRead(table: string): ReadQuery {
   return { sql: database.prepare(text), by_org };
 }
 
-const pluginStates = async () => (await fixture.admin("GET", "/api/plugins")).plugins;
+const readPluginStates = async () => (await fixture.admin("GET", "/api/plugins")).plugins;
 
 verifies(
   "sec.scope-of-change",
@@ -214,7 +214,7 @@ async function checkCase(
 ): Promise<void> {
   const token = await issueToken(who, scope_case.scope);
   const { path, body, headers = {} } = await scope_case.request(fixture);
-  const state_before = { all: dumpRows(), own_org: dumpRows("org_local"), plugins: await pluginStates() };
+  const state_before = { all: dumpRows(), own_org: dumpRows("org_local"), plugins: await readPluginStates() };
   const response = await api.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
   const summary = `${operation} (${scope_case.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
@@ -229,17 +229,17 @@ async function checkCase(
   // A refusal changes nothing, and another org's credential changes nothing of this org.
   if (expected !== "ok" && response.status >= 400) expect(dumpRows(), summary).toBe(state_before.all);
   if (who === "foreignOrg") expect(dumpRows("org_local"), summary).toBe(state_before.own_org);
-  if (response.status >= 400) expect(await pluginStates(), summary).toEqual(state_before.plugins);
+  if (response.status >= 400) expect(await readPluginStates(), summary).toEqual(state_before.plugins);
 }
 
 test("disables a plugin with /api/plugins and enables it with /api/config", async () => {
   const token = (await issueToken("org", "plugins:write"))!;
-  const state = async () =>
-    ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")
+  const readState = async () =>
+    ((await readPluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")
       ?.status;
   await api.call("PATCH", "/api/plugins/spare", { body: { enabled: false }, token });
-  expect(await state()).toBe("disabled");
+  expect(await readState()).toBe("disabled");
   const config = (await issueToken("org", "config:write"))!;
   await api.call("PATCH", "/api/config/plugin.spare.enabled", { body: { value: true }, token: config });
-  await expect.poll(state).toBe("loaded");
+  await expect.poll(readState).toBe("loaded");
 });

@@ -104,13 +104,13 @@ verifies(
       responses.push(await api.call("GET", `/v1/${list}`));
     for (const response of responses) for (const id of other_ids) expect(response.text).not.toContain(id);
 
-    const byId = (binding_id: string) =>
+    const invokeById = (binding_id: string) =>
       api.call("POST", "/v1/invocations", { body: { binding_id }, headers: { "x-request-id": "same" } });
-    expect((await byId(binding_ids.echo!)).text).toBe((await byId("bind_none")).text);
+    expect((await invokeById(binding_ids.echo!)).text).toBe((await invokeById("bind_none")).text);
     const unbound = await api.call("POST", "/v1/invocations", { body: { export_id: "echo" } });
     const unknown = await api.call("POST", "/v1/invocations", { body: { export_id: "nope" } });
-    const blank = (text: string) => text.replace(/req_\w+/, "").replaceAll(/echo|nope/g, "EXPORT");
-    expect(blank(unbound.text)).toBe(blank(unknown.text));
+    const maskIds = (text: string) => text.replace(/req_\w+/, "").replaceAll(/echo|nope/g, "EXPORT");
+    expect(maskIds(unbound.text)).toBe(maskIds(unknown.text));
 
     // Everything still exists for its owner.
     expect(

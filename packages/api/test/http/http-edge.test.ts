@@ -44,7 +44,7 @@ async function readUntil(socket: NodeJS.ReadableStream, enough: (got: string) =>
 }
 
 /** The status and, if the body is our error envelope, its code. */
-async function statusAndCode(...head: string[]): Promise<string> {
+async function fetchStatusAndCode(...head: string[]): Promise<string> {
   const text = await exchangeUntilClose([...head, "Connection: close"]);
   const status = /^HTTP\/1\.1 (\d+)/.exec(text)?.[1];
   const code = /"code":"([\w.]+)"/.exec(text)?.[1];
@@ -65,22 +65,24 @@ verifies(
   "rejects a request with more than one Host header, even if their values are equal",
   async () => {
     const get = "GET /healthz HTTP/1.1";
-    expect(await statusAndCode(get, local)).toBe("200");
-    expect(await statusAndCode(get, local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await statusAndCode(get, "Host: evil.example", local)).toBe("403 auth.host");
-    expect(await statusAndCode(get, local, local)).toBe("403 auth.host");
-    expect(await statusAndCode(get, local, "hOST: evil.example")).toBe("403 auth.host");
-    expect(await statusAndCode(get, `Host: 127.0.0.1:${port}, evil.example`)).toBe("403 auth.host");
-    expect(await statusAndCode("GET /nowhere HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await statusAndCode("GET /mcp HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await statusAndCode("GET /ws HTTP/1.1", local, "Host: evil.example", ...UPGRADE, AUTH)).toBe(
+    expect(await fetchStatusAndCode(get, local)).toBe("200");
+    expect(await fetchStatusAndCode(get, local, "Host: evil.example")).toBe("403 auth.host");
+    expect(await fetchStatusAndCode(get, "Host: evil.example", local)).toBe("403 auth.host");
+    expect(await fetchStatusAndCode(get, local, local)).toBe("403 auth.host");
+    expect(await fetchStatusAndCode(get, local, "hOST: evil.example")).toBe("403 auth.host");
+    expect(await fetchStatusAndCode(get, `Host: 127.0.0.1:${port}, evil.example`)).toBe("403 auth.host");
+    expect(await fetchStatusAndCode("GET /nowhere HTTP/1.1", local, "Host: evil.example")).toBe(
+      "403 auth.host",
+    );
+    expect(await fetchStatusAndCode("GET /mcp HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
+    expect(await fetchStatusAndCode("GET /ws HTTP/1.1", local, "Host: evil.example", ...UPGRADE, AUTH)).toBe(
       "403 auth.host",
     );
   },
 );
 
 verifies("sec.http-edge", "checks the authority of an absolute-form target like a Host header", async () => {
-  const get = (target: string) => statusAndCode(`GET ${target} HTTP/1.1`, local, AUTH);
+  const get = (target: string) => fetchStatusAndCode(`GET ${target} HTTP/1.1`, local, AUTH);
   expect(await get(`http://127.0.0.1:${port}/v1/status`)).toBe("200");
   expect(await get(`HTTP://127.0.0.1:${port}/nowhere`)).toBe("404 route.not_found");
   expect(await get("http:///v1/status")).toBe("400 request.invalid");
@@ -97,16 +99,16 @@ verifies("sec.http-edge", "checks the authority of an absolute-form target like 
     "http://gateway.example/nowhere",
   ])
     expect(await get(target), target).toBe("403 auth.host");
-  expect(await statusAndCode("GET http://evil.example/ws HTTP/1.1", local, ...UPGRADE, AUTH)).toBe(
+  expect(await fetchStatusAndCode("GET http://evil.example/ws HTTP/1.1", local, ...UPGRADE, AUTH)).toBe(
     "403 auth.host",
   );
 });
 
 verifies("sec.http-edge", "rejects a request without a Host header with the error envelope", async () => {
-  expect(await statusAndCode("GET /healthz HTTP/1.0")).toBe("403 auth.host");
-  expect(await statusAndCode("GET /healthz HTTP/1.1")).toBe("403 auth.host");
-  expect(await statusAndCode("GET /healthz HTTP/1.1", "Host:")).toBe("403 auth.host");
-  expect(await statusAndCode(`GET http://127.0.0.1:${port}/healthz HTTP/1.0`)).toBe("403 auth.host");
+  expect(await fetchStatusAndCode("GET /healthz HTTP/1.0")).toBe("403 auth.host");
+  expect(await fetchStatusAndCode("GET /healthz HTTP/1.1")).toBe("403 auth.host");
+  expect(await fetchStatusAndCode("GET /healthz HTTP/1.1", "Host:")).toBe("403 auth.host");
+  expect(await fetchStatusAndCode(`GET http://127.0.0.1:${port}/healthz HTTP/1.0`)).toBe("403 auth.host");
 });
 
 verifies("sec.http-edge", "sends nosniff with every response", async () => {

@@ -10,7 +10,7 @@ verifies(
   async () => {
     const api = await startWs({ plugins: await loadBundledPlugins("web") });
     const enable = (enabled: boolean) => api.call("PATCH", "/v1/plugins/web", { body: { enabled } });
-    const pages = async () => {
+    const readStatuses = async () => {
       const paths = ["/", "/static/chat/main.js", "/api/plugins", "/overview", "/v1/plugins"];
       const statuses = paths.map(async (path) => [path, (await api.call("GET", path)).status]);
       return Object.fromEntries(await Promise.all(statuses)) as Record<string, number>;
@@ -23,20 +23,25 @@ verifies(
       "/v1/plugins": 200,
     };
     try {
-      expect(await pages()).toEqual(open);
+      expect(await readStatuses()).toEqual(open);
       const client = await api.connect();
       client.send({ op: "attach", session_id: "s1" });
       await client.next("attached");
       expect((await enable(false)).json.status).toBe("disabled");
       expect(await client.next("detached")).toMatchObject({ session_id: "s1", reason: "shutdown" });
       expect((await client.closed).reason).toBe("shutdown");
-      expect(await pages()).toEqual({ ...open, "/": 404, "/static/chat/main.js": 404, "/api/plugins": 404 });
+      expect(await readStatuses()).toEqual({
+        ...open,
+        "/": 404,
+        "/static/chat/main.js": 404,
+        "/api/plugins": 404,
+      });
       const refused = await api.connect().catch((error: Error & { status: number }) => error);
       expect(refused).toMatchObject({ status: 404, message: "route.not_found" });
       const page = await api.call("GET", "/");
       expect(page.json.error.details.fix).toBe("backplane plugin enable web");
       expect((await enable(true)).json.status).toBe("loaded");
-      expect(await pages()).toEqual(open);
+      expect(await readStatuses()).toEqual(open);
       const again = await api.connect();
       again.send({ op: "attach", session_id: "s1" });
       await again.next("attached");

@@ -14,7 +14,7 @@ afterAll(() => api.close());
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const hello: Anthropic.MessageParam[] = [{ role: "user", content: "hello" }];
-const upstream = () => api.vendor.requests.at(-1)!;
+const lastRequest = () => api.vendor.requests.at(-1)!;
 const WEATHER = { type: "object" as const, properties: { city: { type: "string" } } };
 
 verifies("llm.gateway", "passes messages through unchanged, with beta headers and cache marks", async () => {
@@ -60,8 +60,8 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
       },
     );
   expect(received).toEqual(message);
-  expect(upstream().body).toEqual({ ...request, model: "claude-up" });
-  expect(upstream().headers).toMatchObject({
+  expect(lastRequest().body).toEqual({ ...request, model: "claude-up" });
+  expect(lastRequest().headers).toMatchObject({
     authorization: "Bearer sk-ant",
     "anthropic-beta": "feature-2026-01-01",
   });
@@ -87,7 +87,7 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
   api.vendor.queueReplies({ sse });
   const response = await fetch(`${api.url}/v1/messages?beta=true`, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-api-key": await api.key() },
+    headers: { "content-type": "application/json", "x-api-key": await api.createKey() },
     body: JSON.stringify({ model: "claude-up", max_tokens: 100, stream: true, messages: hello }),
   });
   expect(response.headers.get("content-type")).toContain("text/event-stream");
@@ -191,7 +191,7 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
     ],
     usage: { input_tokens: 12, cache_read_input_tokens: 8, output_tokens: 6 },
   });
-  expect(upstream().body).toMatchObject({
+  expect(lastRequest().body).toMatchObject({
     model: "gpt-up",
     max_tokens: 300,
     stop: ["END"],
@@ -256,7 +256,7 @@ verifies(
       { type: "thinking", thinking: "why" },
       { type: "text", text: "so" },
     ]);
-    expect(upstream().body).toMatchObject({
+    expect(lastRequest().body).toMatchObject({
       reasoning: { effort: "low" },
       include: ["reasoning.encrypted_content"],
     });
@@ -268,7 +268,7 @@ verifies(
       ),
     });
     await api.anthropic().messages.create({ ...settings, ...next });
-    expect(upstream().body.input).toMatchObject([
+    expect(lastRequest().body.input).toMatchObject([
       { role: "user" },
       {
         type: "reasoning",
@@ -284,7 +284,7 @@ verifies(
       json: { id: "m", type: "message", role: "assistant", content: [], usage: {} },
     });
     await api.anthropic().messages.create({ ...settings, ...next, model: "claude/claude-up" });
-    expect(upstream().body.messages).toMatchObject([
+    expect(lastRequest().body.messages).toMatchObject([
       { role: "user" },
       { role: "assistant", content: [{ type: "text", text: "so" }] },
       { role: "user" },
@@ -310,7 +310,7 @@ test("leaves out unsigned thinking of another model, and messages that contain n
     ...hello,
   ];
   await api.anthropic().messages.create({ ...settings, model: "claude/claude-up", messages });
-  expect(upstream().body.messages).toEqual([
+  expect(lastRequest().body.messages).toEqual([
     ...hello,
     { role: "assistant", content: [{ type: "text", text: "so" }] },
     ...hello,
@@ -321,7 +321,7 @@ test("counts tokens at the vendor, and estimates them for other providers", asyn
   api.vendor.queueReplies({ json: { input_tokens: 321 } });
   const counted = await api.anthropic().messages.countTokens({ model: "claude/claude-up", messages: hello });
   expect(counted).toEqual({ input_tokens: 321 });
-  expect(upstream()).toMatchObject({
+  expect(lastRequest()).toMatchObject({
     path: "/v1/messages/count_tokens",
     body: { model: "claude-up", messages: hello },
   });

@@ -13,13 +13,13 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const hello = [{ role: "user" as const, content: "hello" }];
-const chat = (body: object = {}, token?: string) =>
+const createCompletion = (body: object = {}, token?: string) =>
   api.openai(token).chat.completions.create({
     model: "chat/gpt-up",
     messages: hello,
     ...body,
   } as OpenAI.ChatCompletionCreateParamsNonStreaming);
-const message = (body: object = {}, token?: string) =>
+const createMessage = (body: object = {}, token?: string) =>
   api.anthropic(token).messages.create({
     model: "claude/claude-up",
     max_tokens: 9,
@@ -41,35 +41,35 @@ verifies(
   "llm.gateway",
   "reports invalid credentials, unknown models and invalid requests in each vendor's form",
   async () => {
-    expect(await catchFailure(chat({}, "bpk_wrong"))).toMatchObject({
+    expect(await catchFailure(createCompletion({}, "bpk_wrong"))).toMatchObject({
       status: 401,
       error: { type: "authentication_error", code: "invalid_api_key", param: null },
     });
-    expect(await catchFailure(message({}, "bpk_wrong"))).toMatchObject({
+    expect(await catchFailure(createMessage({}, "bpk_wrong"))).toMatchObject({
       status: 401,
       error: { type: "error", error: { type: "authentication_error" } },
     });
-    const reader = await api.key({ scopes: ["invocations:read"] });
-    expect(await catchFailure(chat({}, reader))).toMatchObject({
+    const reader = await api.createKey({ scopes: ["invocations:read"] });
+    expect(await catchFailure(createCompletion({}, reader))).toMatchObject({
       status: 403,
       error: { type: "permission_error" },
     });
-    expect(await catchFailure(message({}, reader))).toMatchObject({
+    expect(await catchFailure(createMessage({}, reader))).toMatchObject({
       status: 403,
       error: { error: { type: "permission_error" } },
     });
-    expect(await catchFailure(chat({ model: "gpt-none" }))).toMatchObject({
+    expect(await catchFailure(createCompletion({ model: "gpt-none" }))).toMatchObject({
       status: 404,
       error: { type: "invalid_request_error", code: "model_not_found", param: "model" },
     });
-    expect(await catchFailure(message({ model: "claude/none" }))).toMatchObject({
+    expect(await catchFailure(createMessage({ model: "claude/none" }))).toMatchObject({
       status: 404,
       error: { error: { type: "not_found_error" } },
     });
-    const invalid = await catchFailure(chat({ messages: [] }));
+    const invalid = await catchFailure(createCompletion({ messages: [] }));
     expect(invalid).toMatchObject({ status: 400, error: { type: "invalid_request_error" } });
     expect((invalid as unknown as Error).message).toContain("body.messages");
-    expect(await catchFailure(message({ max_tokens: 0 }))).toMatchObject({
+    expect(await catchFailure(createMessage({ max_tokens: 0 }))).toMatchObject({
       status: 400,
       error: { error: { type: "invalid_request_error" } },
     });
@@ -81,7 +81,7 @@ verifies(
   "llm.gateway",
   "reports errors of the list of models in the form of the client's vendor",
   async () => {
-    const reader = await api.key({ scopes: ["invocations:read"] });
+    const reader = await api.createKey({ scopes: ["invocations:read"] });
     const openai = { error: { message: expect.any(String), type: "authentication_error", param: null } };
     const anthropic = { type: "error", error: { type: "authentication_error", message: expect.any(String) } };
     expect(await catchFailure(api.openai("bpk_wrong").models.list())).toMatchObject({
@@ -126,13 +126,13 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },
   };
   api.vendor.queueReplies({ status: 429, json: upstream, headers: { "retry-after": "7" } });
-  const limited = await catchFailure(chat());
+  const limited = await catchFailure(createCompletion());
   expect(limited).toMatchObject({ status: 429, error: { code: "rate_limit_exceeded" } });
   expect(limited.headers.get("retry-after")).toBe("7");
   expect(JSON.stringify(limited.error)).not.toContain("secret detail");
   // The gateway's credential is wrong, not the client's.
   api.vendor.queueReplies({ status: 401, json: upstream });
-  expect(await catchFailure(chat({ stream: true }))).toMatchObject({
+  expect(await catchFailure(createCompletion({ stream: true }))).toMatchObject({
     status: 502,
     error: { type: "server_error" },
   });
@@ -140,12 +140,12 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     status: 529,
     json: { type: "error", error: { type: "overloaded_error", message: "x" } },
   });
-  expect(await catchFailure(message({ stream: true }))).toMatchObject({
+  expect(await catchFailure(createMessage({ stream: true }))).toMatchObject({
     status: 529,
     error: { error: { type: "overloaded_error" } },
   });
   api.vendor.queueReplies({ status: 400, json: upstream });
-  expect(await catchFailure(message({ model: "chat/gpt-up" }))).toMatchObject({
+  expect(await catchFailure(createMessage({ model: "chat/gpt-up" }))).toMatchObject({
     status: 400,
     error: { error: { type: "invalid_request_error" } },
   });
@@ -154,7 +154,9 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
 test("ends a stream that fails midway with an error event", async () => {
   const first = chatStream([{ content: "a" }], "stop").split("\n\n")[0]!;
   api.vendor.queueReplies({ sse: `${first}\n\n` });
-  const stream = (await chat({ stream: true })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
+  const stream = (await createCompletion({
+    stream: true,
+  })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
   const contents: string[] = [];
   const read = async () => {
     for await (const { choices } of stream) contents.push(choices[0]!.delta.content!);
@@ -180,5 +182,8 @@ test("ends a stream that fails midway with an error event", async () => {
 
 test("responds 504 when the provider sends nothing within its time limit", async () => {
   api.vendor.queueReplies({ sse: "", hold: true });
-  expect(await catchFailure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
+  expect(await catchFailure(createCompletion())).toMatchObject({
+    status: 504,
+    error: { type: "server_error" },
+  });
 });

@@ -33,7 +33,7 @@ async function post(path: string, token: string, body: JsonObject): Promise<Resp
 const ask = (token: string, body: JsonObject) =>
   post("/v1/chat/completions", token, { model: "chat/gpt-up", messages: hello, ...body });
 const readStatus = async (response: Promise<Response>) => (await response).status;
-const lastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
+const readLastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
 
 /** Streams the beginning of an answer and disconnects. */
 async function disconnectMidAnswer(
@@ -48,11 +48,11 @@ async function disconnectMidAnswer(
   let received = "";
   while (!received.includes('"stop"')) received += Buffer.from((await reader.read()).value!).toString();
   await reader.cancel();
-  await expect.poll(async () => (await lastCall()).status).toBe("cancelled");
+  await expect.poll(async () => (await readLastCall()).status).toBe("cancelled");
 }
 
 verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
-  const token = await api.key({ llm: { tokens_per_day: 5_000_000 } });
+  const token = await api.createKey({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await disconnectMidAnswer(token, { max_tokens });
   api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
   expect(await readStatus(ask(token, {}))).toBe(200);
@@ -61,21 +61,21 @@ verifies("llm.gateway", "reserves no negative, fractional or enormous number of 
 });
 
 verifies("llm.gateway", "counts the tokens that were streamed before a client disconnects", async () => {
-  const token = await api.key({ llm: { tokens_per_day: 1_000 } });
+  const token = await api.createKey({ llm: { tokens_per_day: 1_000 } });
   const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
   await disconnectMidAnswer(token, { max_tokens: 1 }, deltas);
   expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
-  const token = await api.key({ llm: { tokens_per_day: 1_000 } });
+  const token = await api.createKey({ llm: { tokens_per_day: 1_000 } });
   api.vendor.queueReplies({ json: { ...completion, usage: undefined } });
   expect(await readStatus(ask(token, { max_tokens: 1_000 }))).toBe(200);
   expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "keeps a client's stream_options in the retry without include_usage", async () => {
-  const token = await api.key();
+  const token = await api.createKey();
   const refusal = {
     error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },
   };
@@ -122,7 +122,7 @@ verifies("llm.gateway", "does not pass on a reference to a stored artifact", () 
 });
 
 test("refuses stop sequences that are not strings", async () => {
-  const token = await api.key();
+  const token = await api.createKey();
   const stop = [{ toString: 1, valueOf: 1 }];
   const refused = await ask(token, { stop });
   expect(refused.status).toBe(400);
@@ -132,7 +132,7 @@ test("refuses stop sequences that are not strings", async () => {
 });
 
 test("identifies the invalid field without referring to details that a vendor's error does not have", async () => {
-  const response = await ask(await api.key(), { messages: 5 });
+  const response = await ask(await api.createKey(), { messages: 5 });
   const { error } = (await response.json()) as { error: { message: string } };
   expect(error.message).toContain("body.messages");
   expect(error.message).not.toContain("details");

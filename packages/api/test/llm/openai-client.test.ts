@@ -22,7 +22,7 @@ const WEATHER = {
 const tools: OpenAI.ChatCompletionFunctionTool[] = [
   { type: "function", function: { name: "weather", description: "The weather", parameters: WEATHER } },
 ];
-const upstream = () => api.vendor.requests.at(-1)!;
+const lastRequest = () => api.vendor.requests.at(-1)!;
 
 verifies("llm.gateway", "passes a chat completion through unchanged, including unknown fields", async () => {
   const completion = {
@@ -56,9 +56,9 @@ verifies("llm.gateway", "passes a chat completion through unchanged, including u
     .openai()
     .chat.completions.create(request as OpenAI.ChatCompletionCreateParamsNonStreaming);
   expect(received).toEqual(completion);
-  expect(upstream().path).toBe("/v1/chat/completions");
-  expect(upstream().headers.authorization).toBe("Bearer sk-vendor");
-  expect(upstream().body).toEqual({ ...request, model: "gpt-up", stream: false });
+  expect(lastRequest().path).toBe("/v1/chat/completions");
+  expect(lastRequest().headers.authorization).toBe("Bearer sk-vendor");
+  expect(lastRequest().body).toEqual({ ...request, model: "gpt-up", stream: false });
 });
 
 verifies("llm.gateway", "streams chat chunks as the provider sent them", async () => {
@@ -84,7 +84,7 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
     {},
   ]);
   // The gateway asked for the usage, the client did not.
-  expect(upstream().body.stream_options).toEqual({ include_usage: true });
+  expect(lastRequest().body.stream_options).toEqual({ include_usage: true });
   api.vendor.queueReplies({ sse: chatStream([{ content: "a" }], "stop", usage) });
   const counted = await api.openai().chat.completions.create({
     model: "gpt-up",
@@ -163,7 +163,7 @@ verifies(
       total_tokens: 21,
       prompt_tokens_details: { cached_tokens: 3 },
     });
-    const { body } = upstream();
+    const { body } = lastRequest();
     expect(body).toMatchObject({
       model: "claude-up",
       max_tokens: 500,
@@ -221,7 +221,7 @@ test("returns a translated completion without a stream", async () => {
     logprobs: null,
     finish_reason: "length",
   });
-  expect(upstream().body).toMatchObject({
+  expect(lastRequest().body).toMatchObject({
     max_tokens: 9_000,
     thinking: { type: "enabled", budget_tokens: 2_048 },
     output_config: { format: { type: "json_schema", schema: { type: "object" } } },
@@ -270,7 +270,7 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
   const received: unknown[] = [];
   for await (const event of stream) received.push(event);
   expect(received).toEqual(events.map((event, sequence_number) => ({ sequence_number, ...event })));
-  expect(upstream().body).toEqual({
+  expect(lastRequest().body).toEqual({
     model: "gpt-resp",
     input,
     include: ["reasoning.encrypted_content"],
@@ -281,7 +281,7 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
   api.vendor.queueReplies({ json: finished([REASONING]) });
   const final_answer = await api.openai().responses.create({ model: "gpt-resp", input: "hi" });
   expect(final_answer).toMatchObject({ id: "resp_up", output: [REASONING] });
-  expect(upstream().body).toMatchObject({ store: false, stream: false });
+  expect(lastRequest().body).toMatchObject({ store: false, stream: false });
 });
 
 verifies("llm.gateway", "streams responses from a chat provider with free-text tools", async () => {
@@ -362,7 +362,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
     { type: "custom_tool_call", call_id: "call_2", name: "patch", input: "*** Begin" },
   ]);
   expect(final_answer.usage).toMatchObject({ input_tokens: 8, output_tokens: 3, total_tokens: 11 });
-  expect(upstream().body).toMatchObject({
+  expect(lastRequest().body).toMatchObject({
     messages: [
       { role: "system", content: "You code." },
       { role: "user", content: "list" },
@@ -409,7 +409,7 @@ verifies(
         { type: "function_call_output", call_id: "toolu_9", output: "ok" },
       ],
     });
-    expect(upstream().body).toMatchObject({
+    expect(lastRequest().body).toMatchObject({
       thinking: { type: "enabled" },
       messages: [
         { role: "user" },
@@ -487,7 +487,7 @@ verifies("llm.gateway", "offers tools of a namespace to a provider without names
       arguments: '{"path":"a"}',
     },
   ]);
-  expect(upstream().body).toMatchObject({
+  expect(lastRequest().body).toMatchObject({
     messages: [
       { role: "user" },
       { tool_calls: [{ function: { name: "mcp__files__read" } }] },

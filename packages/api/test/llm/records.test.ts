@@ -22,7 +22,7 @@ const completion = {
   choices: [{ index: 0, message: {}, finish_reason: "stop" }],
   usage,
 };
-const calls = async (query = "") => (await api.call("GET", `/v1/llm-calls${query}`)).json.items;
+const listCalls = async (query = "") => (await api.call("GET", `/v1/llm-calls${query}`)).json.items;
 const catchRefusal = async (call: Promise<unknown>) => {
   const error = await call.then(
     () => null,
@@ -41,11 +41,11 @@ verifies(
         .concat("\n\n"),
       hold: true,
     });
-    const token = await api.key();
+    const token = await api.createKey();
     const stream = await api
       .openai(token)
       .chat.completions.create({ model: "gpt-up", messages: hello, stream: true });
-    const [running] = await calls();
+    const [running] = await listCalls();
     expect(running).toMatchObject({
       status: "running",
       protocol: "chat",
@@ -61,7 +61,9 @@ verifies(
     stream.controller.abort();
     // The provider's connection is closed because the client has disconnected.
     await upstream.closed;
-    await expect.poll(async () => (await calls())[0]).toMatchObject({ id: running.id, status: "cancelled" });
+    await expect
+      .poll(async () => (await listCalls())[0])
+      .toMatchObject({ id: running.id, status: "cancelled" });
     api.vendor.queueReplies({ json: completion });
     const { response } = await ask(token).withResponse();
     const id = response.headers.get("backplane-llm-call")!;
@@ -73,7 +75,7 @@ verifies(
     });
     api.vendor.queueReplies({ status: 503, json: {} });
     await expect(ask(token)).rejects.toMatchObject({ status: 503 });
-    expect((await calls())[0]).toMatchObject({
+    expect((await listCalls())[0]).toMatchObject({
       status: "failed",
       error: { code: "llm.failed", status: 503 },
     });
@@ -81,7 +83,7 @@ verifies(
 );
 
 verifies("llm.gateway", "admits no more concurrent calls than the budget of a key allows", async () => {
-  const token = await api.key({ llm: { requests_per_day: 3 } });
+  const token = await api.createKey({ llm: { requests_per_day: 3 } });
   api.vendor.queueReplies(...Array.from({ length: 3 }, () => ({ json: completion })));
   const request_count = api.vendor.requests.length;
   const refusals = await Promise.all(Array.from({ length: 8 }, () => catchRefusal(ask(token))));
@@ -103,7 +105,7 @@ verifies(
   "llm.gateway",
   "counts running calls towards a token budget and replaces the estimate at their end",
   async () => {
-    const token = await api.key({ llm: { tokens_per_day: 1_000 } });
+    const token = await api.createKey({ llm: { tokens_per_day: 1_000 } });
     api.vendor.queueReplies({ json: completion }, { json: completion });
     // Each call reserves about 900 tokens, so the third would start above the limit; each really uses 15.
     const refusals = await Promise.all(
@@ -129,7 +131,7 @@ verifies(
       body: { llm: { requests_per_minute: 2 } },
     });
     expect(set.status, set.text).toBe(200);
-    const [a, b] = [await api.key(project), await api.key(project)];
+    const [a, b] = [await api.createKey(project), await api.createKey(project)];
     api.vendor.queueReplies({ json: completion }, { json: completion }, { json: completion });
     expect(await catchRefusal(ask(a))).toBeNull();
     expect(await catchRefusal(ask(b))).toBeNull();
@@ -140,7 +142,7 @@ verifies(
 );
 
 test("offers a key only the models that it may use", async () => {
-  const token = await api.key({ llm: { models: ["claude/*"] } });
+  const token = await api.createKey({ llm: { models: ["claude/*"] } });
   const ids: string[] = [];
   for await (const { id } of api.openai(token).models.list()) ids.push(id);
   expect(ids).toEqual(["claude/claude-up"]);
@@ -170,7 +172,7 @@ verifies(
     const token = api.runner.requests[request_count]!.context.gateway.delegation_token!;
     api.vendor.queueReplies({ json: completion });
     expect(await catchRefusal(ask(token))).toBeNull();
-    const [call] = await calls(`?invocation_id=${json.id}`);
+    const [call] = await listCalls(`?invocation_id=${json.id}`);
     expect(call).toMatchObject({ actor: json.id, invocation_id: json.id, status: "succeeded" });
     expect(call.key_id).toMatch(/^key_/);
     // The token is sent in Anthropic's header, and the stream ends with the call that owns the token.
@@ -183,7 +185,7 @@ verifies(
     api.runner.release(json.id);
     await api.vendor.requests.at(-1)!.closed;
     await expect(held).rejects.toBeDefined();
-    await expect.poll(async () => (await calls())[0].status).toBe("cancelled");
+    await expect.poll(async () => (await listCalls())[0].status).toBe("cancelled");
     await sleep(0);
     expect(await catchRefusal(ask(token))).toEqual([401, "invalid_api_key"]);
   },

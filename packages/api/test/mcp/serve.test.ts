@@ -148,11 +148,11 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 
     // Without a stream the client only waits; the model receives a rejection.
     const quiet = client.ask("tools/call", callParams("ask"), { headers: { accept: "application/json" } });
-    const pending = async (): Promise<string> => {
+    const findPending = async (): Promise<string> => {
       const { json } = await api.call("GET", "/v1/approvals?status=pending");
-      return (json.items[0]?.id as string | undefined) ?? (await new Promise(setImmediate).then(pending));
+      return (json.items[0]?.id as string | undefined) ?? (await new Promise(setImmediate).then(findPending));
     };
-    await api.call("POST", `/v1/approvals/${await pending()}:answer`, { body: { response: "reject" } });
+    await api.call("POST", `/v1/approvals/${await findPending()}:answer`, { body: { response: "reject" } });
     const { form, last } = await quiet;
     expect(form).toBe("json");
     expect(last.result).toMatchObject({
@@ -253,13 +253,13 @@ test("lists every supported revision in server/discover", async () => {
 
 test("applies the log level of a session and rejects an unknown level", async () => {
   const client = await connect(base, "2025-11-25");
-  const levels = async () => {
+  const readLevels = async () => {
     const { messages } = await client.ask("tools/call", callParams("tell"));
     return messages.slice(0, -1).map(({ params }) => params.level);
   };
-  expect(await levels()).toEqual(["warning"]);
+  expect(await readLevels()).toEqual(["warning"]);
   expect((await client.ask("logging/setLevel", { level: "error" })).last.result).toEqual({});
-  expect(await levels()).toEqual([]);
+  expect(await readLevels()).toEqual([]);
   expect((await client.ask("logging/setLevel", { level: "loud" })).last.error.code).toBe(-32602);
 });
 

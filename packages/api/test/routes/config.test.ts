@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const keyWith = async (...scopes: string[]) =>
+const createKey = async (...scopes: string[]) =>
   (await api.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 const statusAndBody = (response: TestResponse) => [response.status, response.json];
 
@@ -58,7 +58,7 @@ verifies(
       200,
       { key: "plugin.x.api_key", value },
     ]);
-    const reader = await keyWith("config:read");
+    const reader = await createKey("config:read");
     expect((await api.call("GET", url, { token: reader })).json.value).toBe("****9876");
     const refused = await api.call("GET", `${url}?show=1`, { token: reader });
     expect([refused.status, refused.json.error.code]).toEqual([403, "auth.scope"]);
@@ -82,7 +82,7 @@ verifies(
 
 verifies("webapi.config", "adds the field detail to the error envelope under /api only", async () => {
   const json = { "content-type": "application/json" };
-  const reader = await keyWith("config:read");
+  const reader = await createKey("config:read");
   const body = { value: 1 };
   const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
   const cases: [Promise<TestResponse>, number, string][] = [

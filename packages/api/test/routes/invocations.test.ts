@@ -129,13 +129,13 @@ verifies("api.invocations", "replays events after Last-Event-ID and ends with th
   const url = `/v1/invocations/${done.json.id}/events`;
   const all = await api.call("GET", url);
   expect(all.headers["content-type"]).toMatch(/^text\/event-stream/);
-  const ids = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
-  expect(ids(all.text)).toEqual([1, 2, 3]);
+  const parseIds = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
+  expect(parseIds(all.text)).toEqual([1, 2, 3]);
   expect(all.text).toMatch(/data: \{"seq":1,.*"message":"one"/);
   expect(all.text.trimEnd().split("\n\n").at(-1)).toMatch(/^event: settled\ndata: \{"id":"inv_/);
   const rest = await api.call("GET", url, { headers: { "last-event-id": "2" } });
-  expect(ids(rest.text)).toEqual([3]);
-  expect(ids((await api.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
+  expect(parseIds(rest.text)).toEqual([3]);
+  expect(parseIds((await api.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
   for (const id of ["x", "-1", "1.5", "0x1", "99999999999999999999"])
     expect((await api.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
   expect((await api.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const onDisk = (text: string) =>
+const isOnDisk = (text: string) =>
   readdirSync(api.home)
     .filter((name) => name.startsWith("store.db"))
     .some((name) => readFileSync(join(api.home, name)).includes(text));
@@ -61,8 +61,8 @@ verifies(
     expect(listed.text).not.toContain(elsewhere.json.key.id);
     expect(listed.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
     expect(listed.text).not.toContain(token);
-    expect(onDisk(key.id)).toBe(true);
-    expect(onDisk(token)).toBe(false);
+    expect(isOnDisk(key.id)).toBe(true);
+    expect(isOnDisk(token)).toBe(false);
 
     expect((await api.call("DELETE", `/v1/keys/${key.id}`)).status).toBe(404);
     expect((await api.call("DELETE", `/v1/keys/${key.id}?project=*`)).status).toBe(204);
@@ -79,7 +79,7 @@ test("returns no token for a repeated create", async () => {
   expect([first.status, repeat.status]).toEqual([201, 201]);
   expect(first.json.token).toMatch(/^bpk_/);
   expect(repeat.json).toEqual({ key: first.json.key, token: null });
-  expect(onDisk(first.json.token)).toBe(false);
+  expect(isOnDisk(first.json.token)).toBe(false);
 });
 
 test("rejects an expired key", async () => {

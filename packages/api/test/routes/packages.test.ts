@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const sampleArchive = (version: string, remark = ""): Promise<Buffer> =>
+const packSample = (version: string, remark = ""): Promise<Buffer> =>
   packToBuffer(writeSamplePackage(api.home, version, remark));
 
 const upload = (body: Buffer, headers: Record<string, string> = {}, token?: string) =>
@@ -27,7 +27,7 @@ const upload = (body: Buffer, headers: Record<string, string> = {}, token?: stri
     ...(token === undefined ? {} : { token }),
   });
 
-async function keyWith(scopes: string[]): Promise<string> {
+async function createKey(scopes: string[]): Promise<string> {
   return (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token;
 }
 
@@ -35,7 +35,7 @@ verifies(
   "api.packages",
   "installs an archive once, lists and reads it, and keeps it while it is bound",
   async () => {
-    const archive = await sampleArchive("1.0.0");
+    const archive = await packSample("1.0.0");
     const created = await upload(archive, { "content-type": "application/gzip" });
     expect(created.status).toBe(201);
     expect(created.json).toMatchObject({ package_id: PACKAGE_ID, version: "1.0.0", origin: "upload" });
@@ -66,8 +66,8 @@ verifies("api.packages", "accepts a folder on the host only with the admin token
   const object = await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
   expect([object.status, object.json.id]).toEqual([200, text.json.id]);
 
-  const token = await keyWith(["packages:write"]);
-  for (const key of [token, await keyWith(["admin"])]) {
+  const token = await createKey(["packages:write"]);
+  for (const key of [token, await createKey(["admin"])]) {
     const refused = await api.call("POST", "/v1/plugin-packages", {
       body: { source: { folder } },
       token: key,
@@ -76,13 +76,13 @@ verifies("api.packages", "accepts a folder on the host only with the admin token
   }
   const relative = await api.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
   expect([relative.status, relative.json.error.code]).toEqual([400, "request.invalid"]);
-  const as_archive = await upload(await sampleArchive("2.0.1"), {}, token);
+  const as_archive = await upload(await packSample("2.0.1"), {}, token);
   expect(as_archive.status).toBe(201);
 });
 
 verifies("pkg.immutable", "rejects different bytes under the same version", async () => {
-  expect((await upload(await sampleArchive("3.0.0"))).status).toBe(201);
-  const conflict = await upload(await sampleArchive("3.0.0", "changed"));
+  expect((await upload(await packSample("3.0.0"))).status).toBe(201);
+  const conflict = await upload(await packSample("3.0.0", "changed"));
   expect([conflict.status, conflict.json.error.code]).toEqual([409, "package.conflict"]);
 });
 
@@ -115,7 +115,7 @@ test("rejects a streamed archive that exceeds the limit and stores no part of it
 });
 
 test("replays the response to a repeated upload and rejects other bytes under the same Idempotency-Key", async () => {
-  const archive = await sampleArchive("4.0.0");
+  const archive = await packSample("4.0.0");
   const headers = { "idempotency-key": "upload-1" };
   const first = await upload(archive, headers);
   const repeat = await upload(archive, headers);
@@ -124,7 +124,7 @@ test("replays the response to a repeated upload and rejects other bytes under th
     first.text,
     "true",
   ]);
-  const conflict = await upload(await sampleArchive("4.0.1"), headers);
+  const conflict = await upload(await packSample("4.0.1"), headers);
   expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
   const other_query = await api.call("POST", "/v1/plugin-packages?born_at=2024-01-01T00:00:00.000Z", {
     body: archive,

@@ -159,13 +159,13 @@ test("lists the catalog with origin, risk and cost, and hidden tools with the re
   expect(items[1]).toMatchObject({ origin: "plugin", risk: "low", status: "offered", reason: null });
   expect(items[1].token_cost).toBeGreaterThan(10);
   await api.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
-  const names = async (query: string) =>
+  const listNames = async (query: string) =>
     (await api.call("GET", `/v1/catalog${query}`)).json.items.map(
       (item: { name: string; status: string }) => `${item.name} ${item.status}`,
     );
   const offered_core_tools = core_tools.map((name) => `${name} offered`);
-  expect(await names("")).toEqual(["echo offered", ...offered_core_tools]);
-  expect(await names("?all=1")).toEqual([
+  expect(await listNames("")).toEqual(["echo offered", ...offered_core_tools]);
+  expect(await listNames("?all=1")).toEqual([
     "ask hidden",
     "echo offered",
     "harness_action hidden",

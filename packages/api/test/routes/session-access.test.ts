@@ -124,11 +124,11 @@ verifies(
 );
 
 test("rejects a key without the scope of the route, and write requests from a guest", async () => {
-  const keyWith = async (role: string, ...scopes: string[]) =>
+  const createKey = async (role: string, ...scopes: string[]) =>
     (await api.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
-  const reader = await keyWith("user", "sessions:read");
-  const guest = await keyWith("guest", "sessions:read", "sessions:write");
-  const unrelated = await keyWith("user", "audit:read");
+  const reader = await createKey("user", "sessions:read");
+  const guest = await createKey("guest", "sessions:read", "sessions:write");
+  const unrelated = await createKey("user", "audit:read");
   const body = { session_id: "scopes", input: { text: "/say x" } };
   for (const token of [reader, guest, unrelated])
     expect((await api.call("POST", "/v1/runs", { body, token })).status).toBe(403);
@@ -140,7 +140,7 @@ test("rejects a key without the scope of the route, and write requests from a gu
 });
 
 test("limits a delegated token to the routes of its scope", async () => {
-  const delegated = async (version: string, ...scopes: string[]) => {
+  const createDelegatedToken = async (version: string, ...scopes: string[]) => {
     const folder = writeSamplePackage(api.home, version, "", scopes, "idempotent_write");
     await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
     const bound = await api.call("POST", "/v1/plugin-bindings", {
@@ -168,7 +168,7 @@ test("limits a delegated token to the routes of its scope", async () => {
   ];
   const scopes = [...new Set(routes.map(([scope]) => scope))];
   for (const [n, scope] of scopes.entries()) {
-    const { binding_id, token } = await delegated(`1.0.${n}`, scope);
+    const { binding_id, token } = await createDelegatedToken(`1.0.${n}`, scope);
     for (const [needs, method, path, body] of routes) {
       const { status } = await api.call(method, path, { body, token });
       if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);

@@ -12,17 +12,17 @@ test("responds 503 on readyz, but not on healthz, while the store is unavailable
   api = await startApi({
     wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),
   });
-  const ready = async () => {
+  const checkReady = async () => {
     const response = await api.call("GET", "/readyz", { token: null });
     return [response.status, response.json.error?.code];
   };
-  expect(await ready()).toEqual([200, undefined]);
+  expect(await checkReady()).toEqual([200, undefined]);
   health = { store: { ok: false, error: "disk on fire at /srv" } };
-  expect(await ready()).toEqual([503, "store.unavailable"]);
+  expect(await checkReady()).toEqual([503, "store.unavailable"]);
   expect((await api.call("GET", "/healthz", { token: null })).status).toBe(200);
   expect((await api.call("GET", "/v1/status")).text).not.toContain("/srv");
   health = { stopping: true };
-  expect(await ready()).toEqual([503, "gateway_stopping"]);
+  expect(await checkReady()).toEqual([503, "gateway_stopping"]);
   expect((await api.call("GET", "/healthz", { token: null })).json).toEqual({ status: "ok" });
 });
 

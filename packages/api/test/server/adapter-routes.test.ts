@@ -50,7 +50,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
-const keyWith = async (...scopes: string[]) =>
+const createKey = async (...scopes: string[]) =>
   (await api.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 
 test("serves the routes of a third-party plugin under /x/NAME, always as JSON", async () => {
@@ -81,7 +81,7 @@ test("serves the routes of a third-party plugin under /x/NAME, always as JSON", 
 
 test("checks host, origin, credential, scope and body before it calls the plugin", async () => {
   const request_count = plugin_requests.length;
-  const reader = await keyWith("sessions:read");
+  const reader = await createKey("sessions:read");
   const url = "/x/weather/cities/Oslo";
   const body = { days: 1 };
   const text = { "content-type": "text/plain" };
@@ -121,8 +121,9 @@ verifies(
   "plug.web-adapter",
   "removes /api from the routes and the document when the web plugin is disabled, and keeps /v1",
   async () => {
-    const paths = async () => (await api.call("GET", "/openapi.json")).json.paths as Record<string, object>;
-    const all = await paths();
+    const readPaths = async () =>
+      (await api.call("GET", "/openapi.json")).json.paths as Record<string, object>;
+    const all = await readPaths();
     expect(all["/api/config/{key}"]).toHaveProperty("patch.x-backplane-plugin", "web");
     expect(all["/x/weather/cities/{city}"]).toHaveProperty("post.x-backplane-scope", "sessions:write");
     const metrics = await api.call("GET", "/metrics");
@@ -134,13 +135,13 @@ verifies(
       404,
       "route.not_found",
     ]);
-    expect(Object.keys(await paths()).filter((path) => path.startsWith("/api"))).toEqual([]);
+    expect(Object.keys(await readPaths()).filter((path) => path.startsWith("/api"))).toEqual([]);
     expect((await api.call("GET", "/v1/sessions")).status).toBe(200);
     expect((await api.call("GET", "/x/weather/page")).status).toBe(200);
 
     await api.kernel.plugins.setEnabled(ADMIN, "web", true);
     expect((await api.call("GET", "/api/config")).status).toBe(200);
-    expect(Object.keys(await paths())).toEqual(Object.keys(all));
+    expect(Object.keys(await readPaths())).toEqual(Object.keys(all));
   },
 );
 
@@ -154,13 +155,13 @@ verifies(
       origin: "bundled",
       status: "loaded",
     });
-    const mounted = () =>
+    const listMounted = () =>
       api.kernel.adapters.list().flatMap((mount) => (mount.plugin === "web" ? [mount.mounted] : []));
-    const mounted_before = mounted();
+    const mounted_before = listMounted();
     expect(mounted_before.length).toBeGreaterThan(10);
     expect(mounted_before.filter((path) => !path.startsWith("/api/"))).toEqual([]);
     await api.kernel.plugins.reload(ADMIN, "web");
-    expect(mounted().toSorted()).toEqual(mounted_before.toSorted());
+    expect(listMounted().toSorted()).toEqual(mounted_before.toSorted());
     expect((await api.call("GET", "/api/config")).status).toBe(200);
     expect(statusAndCode(await api.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
   },

@@ -142,7 +142,7 @@ test("starts after the latest event and reports the position to resume after", a
   const earlier = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   await readUntil(await open("/v1/events"), (so_far) => so_far.includes(earlier.json.id));
   // The position follows the commits with a short delay.
-  const position = async () => {
+  const readPosition = async () => {
     const text = await readUntil(await open("/v1/events?after=latest"), (so_far) =>
       so_far.includes("\ndata: "),
     );
@@ -152,7 +152,7 @@ test("starts after the latest event and reports the position to resume after", a
   };
   const all = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(earlier.json.id));
   const last = Number([...all.matchAll(/^id: (\d+)$/gm)].at(-1)![1]);
-  await vi.waitFor(async () => expect(await position()).toBeGreaterThanOrEqual(last), 10_000);
+  await vi.waitFor(async () => expect(await readPosition()).toBeGreaterThanOrEqual(last), 10_000);
   const stream = await open("/v1/events?after=latest");
   const later = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   const text = await readUntil(stream, (so_far) => so_far.includes(later.json.id));

@@ -14,7 +14,7 @@ export interface LlmApi extends TestApi {
   url: string;
   openai(token?: string): OpenAI;
   anthropic(token?: string): Anthropic;
-  key(body?: Partial<KeyCreate>): Promise<string>;
+  createKey(body?: Partial<KeyCreate>): Promise<string>;
 }
 
 /** Creates the instances `chat`, `resp` (responses), `claude` and `echo`, each with one model. */
@@ -44,7 +44,7 @@ export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
     openai: (apiKey = ADMIN_TOKEN) => new OpenAI({ apiKey, baseURL: `${url}/v1`, maxRetries: 0 }),
     anthropic: (apiKey = ADMIN_TOKEN) =>
       new Anthropic({ apiKey, authToken: null, baseURL: url, maxRetries: 0 }),
-    async key(body = {}) {
+    async createKey(body = {}) {
       const created = await api.kernel.keys.create(ADMIN, {
         name: "client",
         role: "user",

@@ -56,7 +56,7 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
   expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: false });
   expect(api.agent.interrupts).toEqual(Array(2).fill({ session_id: "s", workspace: "default" }));
 
-  const approval = await pendingApproval();
+  const approval = await createPendingApproval();
   first.send({ op: "approve", id: approval, response: "reject", feedback: "no", ref: "p1" });
   expect(await first.next("accepted")).toEqual({
     op: "accepted",
@@ -89,7 +89,7 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
   expect(api.agent.fanout.stats().connections).toBe(0);
 });
 
-async function pendingApproval(): Promise<string> {
+async function createPendingApproval(): Promise<string> {
   await api.call("POST", "/v1/plugin-packages", {
     body: { source: { folder: writeSamplePackage(api.home) } },
   });

@@ -18,11 +18,11 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const ELICITATION = { elicitation: {} };
-const pending = async () =>
+const listPending = async () =>
   (await api.call("GET", "/v1/approvals?status=pending")).json.items as { id: string; input: JsonObject }[];
 const answerOverHttp = (id: string, response: string) =>
   api.call("POST", `/v1/approvals/${id}:answer`, { body: { response } });
-const newKey = async (scopes: string[], role = "user") =>
+const createKey = async (scopes: string[], role = "user") =>
   (await api.call("POST", "/v1/keys", { body: { name: "mcp", role, scopes } })).json.token as string;
 
 /** Calls the tool in a session and answers the elicitation with `reply`; null closes the connection instead. */
@@ -78,7 +78,7 @@ verifies(["mcp.server", "approval.flow"], "rejects the call with the feedback of
   expect(JSON.stringify(result.content)).toContain("not on a Monday");
   const declined = await callAndAnswer(client, { action: "decline" });
   expect((await declined.running).last.result.isError).toBe(true);
-  expect(await pending()).toEqual([]);
+  expect(await listPending()).toEqual([]);
 });
 
 /** Returns the answers that the gateway records for a reply; null closes the connection. */
@@ -131,21 +131,21 @@ test("leaves the approval pending after a disconnect", async () => {
   const { questions, running } = await callAndAnswer(client, null);
   await expect(running).rejects.toThrow();
   expect(questions).toHaveLength(1);
-  const [left] = await pending();
+  const [left] = await listPending();
   expect((await answerOverHttp(left!.id, "reject")).status).toBe(200);
 });
 
 verifies(["mcp.server", "approval.flow"], "asks only a caller that may answer approvals", async () => {
   const both = ["invocations:write", "approvals:answer"];
   for (const [token, capabilities, is_asked] of [
-    [await newKey(both), ELICITATION, true],
-    [await newKey(["invocations:write"]), ELICITATION, false],
-    [await newKey(both), {}, false],
+    [await createKey(both), ELICITATION, true],
+    [await createKey(["invocations:write"]), ELICITATION, false],
+    [await createKey(both), {}, false],
   ] as const) {
     const client = await connect(base, "2025-11-25", token, capabilities);
     const { questions, running } = await callAndAnswer(client, { action: "cancel" }, token);
-    await expect.poll(async () => (await pending()).length).toBe(1);
-    await answerOverHttp((await pending())[0]!.id, "approve");
+    await expect.poll(async () => (await listPending()).length).toBe(1);
+    await answerOverHttp((await listPending())[0]!.id, "approve");
     expect((await running).last.result.isError).toBe(false);
     expect(questions.length).toBe(is_asked ? 1 : 0);
   }
@@ -172,8 +172,8 @@ test("does not ask by elicitation when the arguments are too long to show in ful
   const running = client.ask("tools/call", callParams("ask", { text: "x".repeat(8_001) }), {
     each: (message) => void (message.method === "elicitation/create" && questions.push(message)),
   });
-  await expect.poll(async () => (await pending()).length).toBe(1);
-  await answerOverHttp((await pending())[0]!.id, "reject");
+  await expect.poll(async () => (await listPending()).length).toBe(1);
+  await answerOverHttp((await listPending())[0]!.id, "reject");
   await running;
   expect(questions).toEqual([]);
 });
