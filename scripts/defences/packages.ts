@@ -32,7 +32,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "packages: bytes in use are not removed",
     file: CONTENT,
-    from: "if (hold_counts.has(digest) || !(await unused())) return false;",
+    from: "if (hold_counts.has(digest) || !(await isUnused())) return false;",
     to: "if (hold_counts.has(digest)) return false;",
     tests: CONTENT_TESTS,
   },

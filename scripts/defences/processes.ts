@@ -181,7 +181,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "side names: a manifest of another dialect cannot declare them",
     file: "packages/supply/src/manifest/manifest-rules.ts",
-    from: "  sideProcessNames,\n",
+    from: "  checkSideProcessFields,\n",
     to: "",
     tests: ["packages/supply/test/manifest/side-manifest.test.ts"],
   },

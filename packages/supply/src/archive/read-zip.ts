@@ -1,6 +1,7 @@
 /**
- * Reads the files of a zip or jar. zip-directory.ts parses the central directory; here every entry must match it: the
- * same name and sizes, directly after the previous entry. A file must have content of the announced size and checksum.
+ * Reads the files of a zip or jar. zip-directory.ts parses the central directory. Here the local header of every
+ * entry must have the same name and sizes and follow directly after the previous entry, and the content of every file
+ * must have the announced size and checksum.
  */
 import { promisify } from "node:util";
 import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";

@@ -1,7 +1,7 @@
 /**
  * Reads the tar stream before the parser does and refuses what a package never needs: links, devices, global or
- * oversized extended headers, sparse files, sizes stated twice, hidden data after the end. The guard also announces
- * each entry, so that two independent readers of the same bytes have to agree.
+ * oversized extended headers, sparse files, a second size in an extended header, hidden data after the end. The guard
+ * also announces each entry, so that two independent readers of the same bytes have to agree.
  *
  * States: header → (extended → header) | body → header … → tail (zeros only).
  */
@@ -42,7 +42,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   let remaining = 0;
   let extended: { type: "x" | "L"; size: number } | null = null;
   /** True between an extended header and the header of its entry. */
-  let described = false;
+  let has_extended_header = false;
   let long_name: string | null = null;
   let entries = 0;
   let total = 0;
@@ -51,7 +51,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
 
   const onHeader = (block: Buffer) => {
     if (isZero(block)) {
-      if (described) throw unsafe("truncated", "it ends after an extended header");
+      if (has_extended_header) throw unsafe("truncated", "it ends after an extended header");
       zero_bytes = BLOCK;
       state = "tail";
       return;
@@ -59,7 +59,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     const header = readHeader(block);
     const name = long_name ?? header.name;
     if (header.type === "x" || header.type === "L") {
-      if (described) throw unsafe("extended-header", "it has two extended headers", name);
+      if (has_extended_header) throw unsafe("extended-header", "it has two extended headers", name);
       if (header.size > MAX_EXTENDED_BYTES) {
         throw unsafe(
           "extended-header",
@@ -73,7 +73,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
       return;
     }
     long_name = null;
-    described = false;
+    has_extended_header = false;
     if (++entries > limits.entries)
       throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
     const entry = checkEntry(header, name, limits);
@@ -90,7 +90,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     const { type, size } = extended as { type: "x" | "L"; size: number };
     const content = body.subarray(0, size);
     long_name = type === "L" ? readLongName(content) : readPax(content);
-    described = true;
+    has_extended_header = true;
     state = "header";
   };
 

@@ -6,7 +6,7 @@ import { BackplaneError } from "@backplane/contract";
 
 export type BuildRefusal = (rule: string, message: string, entry?: string, cause?: unknown) => BackplaneError;
 
-/** Without `fix`, the error has the remedy of its code, which is that of an archive. */
+/** Without `fix`, the error has the remedy of its code, which is written for archives. */
 function createRefusal(subject: string, fix?: string): BuildRefusal {
   return (rule, message, entry, cause) => {
     const name = entry === undefined ? undefined : printable(entry);

@@ -31,8 +31,8 @@ export async function applyLayer(
   const hash = createHash("sha256");
   const extract = createExtract();
   /**
-   * The bytes since the last entry or its content. The parser keeps an extended header in memory until the header is
-   * complete.
+   * The number of bytes since the last entry or chunk of its content. It is limited, because the parser keeps an
+   * extended header in memory until the header is complete.
    */
   let bytes_outside_files = 0;
   const contentOf = async function* (entry: AsyncIterable<Uint8Array>) {

@@ -2,9 +2,9 @@
 export interface ImageLimits {
   /** The entries of all layers together, including files that a later layer removes and folders that no entry names. */
   entries: number;
-  /** The size of all layers without compression, and the size of the files that they result in. */
+  /** The size of all uncompressed layers, and the size of the resulting files. */
   unpacked_bytes: number;
-  /** The names of all nodes and the targets of links; also the paths of the expanded root. */
+  /** The size of the names and link targets of all nodes, and the size of all paths of the expanded root. */
   text_bytes: number;
   /** The path components that are resolved in total. An entry needs about ten; long chains of links need more. */
   steps: number;

@@ -143,7 +143,7 @@ async function findManifest(
       `The manifest of ${reference_text} has ${platform_manifest.bytes.length} bytes instead of ${match.size}.`,
     );
   if (platform_manifest.document.kind !== "manifest")
-    throw new BackplaneError("package.invalid", `${reference_text} is an index of indexes.`);
+    throw new BackplaneError("package.invalid", `The index of ${reference_text} refers to another index.`);
   return { digest: platform_manifest.digest, manifest: platform_manifest.document };
 }
 

@@ -81,10 +81,10 @@ export function openContentStore(dir: string): ContentStore {
     else hold_counts.delete(digest);
   };
 
-  /** Keeps the tree if an import began while `unused` ran, because the import may have written its row afterwards. */
-  const discardIfUnused = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
+  /** Keeps the tree if an import began while `isUnused` ran, because the import may have written its row afterwards. */
+  const discardIfUnused = async (digest: string, isUnused: () => Promise<boolean>): Promise<boolean> => {
     const last_import = last_imports.get(digest);
-    if (hold_counts.has(digest) || !(await unused())) return false;
+    if (hold_counts.has(digest) || !(await isUnused())) return false;
     return await locks.run(digest, async () => {
       if (hold_counts.has(digest) || last_imports.get(digest) !== last_import) return false;
       await removeTree(digest);
@@ -136,8 +136,8 @@ export function openContentStore(dir: string): ContentStore {
       let removed = 0;
       for (const digest of await listDigests()) {
         if (!(await isOld(digest, min_age_ms))) continue;
-        const unused = async () => (await isOld(digest, min_age_ms)) && !(await isUsed(digest));
-        if (await discardIfUnused(digest, unused)) removed++;
+        const isUnused = async () => (await isOld(digest, min_age_ms)) && !(await isUsed(digest));
+        if (await discardIfUnused(digest, isUnused)) removed++;
       }
       return removed;
     },

@@ -1,7 +1,7 @@
 /**
- * Fetches a package from the database that gateways share. Everything is compared with the digest before it is part of
- * the content store: the listing as a whole, and each file with its listing. The names and sizes of the listing are
- * checked too, because whoever can change the files in the database can also change the digest in a package row.
+ * Fetches a package from the database that gateways share. Before anything becomes part of the content store, the
+ * listing is compared with the digest, and each file with the listing. The names and sizes in the listing are checked
+ * too, because whoever can change the files in the database can also change the digest in a package row.
  */
 import { createReadStream } from "node:fs";
 import { mkdir } from "node:fs/promises";

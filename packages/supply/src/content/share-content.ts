@@ -25,18 +25,18 @@ import { fetchPackage } from "./fetch-package.ts";
 export interface ShareContentOptions {
   local: ContentStore;
   shared: SharedPackages;
-  /** Ends fetches and uploads in the background. */
+  /** Aborts fetches and background uploads. */
   signal: AbortSignal;
   log: Logger;
 }
 
 export interface SharedContentStore extends ContentStore {
   /**
-   * Stores installed packages in the database that it lacks, in the background: those of versions that did not share
-   * packages, and those of a restored home.
+   * Stores the installed packages that the database lacks, in the background: those that a version without shared
+   * packages has installed, and those of a restored home.
    */
   shareInstalled(): void;
-  /** Waits for fetches and for the work in the background. The database must still be open. */
+  /** Waits for fetches and background work. The database must still be open. */
   close(): Promise<void>;
 }
 
@@ -188,7 +188,10 @@ export function shareContent({ local, shared, signal, log }: ShareContentOptions
   };
 }
 
-/** Each content once, and the listing. Reading reports the progress, and ends when the operation is cancelled. */
+/**
+ * Returns the listing and each distinct content once. Reading a file reports the progress, and throws after the
+ * operation was cancelled.
+ */
 function toSharedFiles(
   tree: string,
   digest: string,

@@ -5,8 +5,8 @@ import { findFiles } from "../tree/read-tree.ts";
 import { type CredentialSource, createCredentialCheck } from "./scan-credentials.ts";
 
 /**
- * Throws `package.credential_file` if the package in this folder contains a credential. Its dependencies belong to other
- * publishers and are public already, such as keys for tests.
+ * Throws `package.credential_file` if the package in this folder contains a credential. Its dependencies are not
+ * scanned: they belong to other publishers, and keys in them, such as keys for tests, are already public.
  */
 export async function refuseOwnCredentials(
   package_folder: string,

@@ -77,9 +77,10 @@ interface CredentialScan extends FileScan {
 }
 
 /**
- * The end of a chunk is searched again with the next one, so that a token across the border is found. This is longer
- * than every match of a pattern with a maximum length; the longest is a private key whose 40 characters are all escaped
- * line breaks. A pattern with `*`, `+` or `,}` has no maximum, so a longer match of it across a border can be missed.
+ * The end of a chunk is searched again with the next one, so that a token that spans two chunks is found. The overlap
+ * is longer than every match of a pattern with a maximum length; the longest is a private key whose 40 characters are
+ * all escaped line breaks. A pattern with `*`, `+` or `,}` has no maximum, so a longer match that spans two chunks
+ * can be missed.
  */
 const OVERLAP = 512;
 
@@ -87,17 +88,17 @@ const OVERLAP = 512;
 function scanForCredentials(path: string): CredentialScan {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const is_sample = /\.(example|sample|template)$/.test(name);
-  const byName = is_sample ? [] : NAMES.filter((rule) => rule.name.test(name));
+  const name_rules = is_sample ? [] : NAMES.filter((rule) => rule.name.test(name));
   // Published packages contain keys for their tests and documentation, which are public already.
   const contents = /(?:^|\/)node_modules\//.test(path) ? [] : CONTENTS;
-  let reason = byName.find((rule) => rule.content === undefined)?.why ?? null;
+  let reason = name_rules.find((rule) => rule.content === undefined)?.why ?? null;
   let tail = "";
   return {
     push(chunk) {
       if (reason !== null) return;
       const text = tail + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length).toString("latin1");
       reason =
-        byName.find((rule) => rule.content?.test(text))?.why ??
+        name_rules.find((rule) => rule.content?.test(text))?.why ??
         (ANCHOR.test(text) ? contents.find(({ pattern }) => pattern.test(text))?.why : undefined) ??
         null;
       tail = text.slice(-OVERLAP);

@@ -29,7 +29,7 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   await mkdir(to, { mode: 0o700 });
   for (const folder of foldersOf(files)) {
     await mkdir(join(to, folder));
-    // Independent of the umask, see below.
+    // chmod is not subject to the umask. The reason for this mode is below.
     await chmod(join(to, folder), 0o755);
   }
   const copied = await mapConcurrently(files, (file) =>

@@ -42,7 +42,7 @@ const MAX_IMAGES = 256;
 /** A package with at least this many files and folders is checked less often. */
 const LARGE_PACKAGE = 512;
 const LARGE_CHECK_MS = 5_000;
-/** How many times one start creates an image that keeps being changed. */
+/** How many images one start tries while another process keeps changing them. */
 const MAX_TRIES = 3;
 
 interface Image {
@@ -57,7 +57,7 @@ interface Image {
   store_fingerprint: Fingerprint;
   store_checked_at: number;
   users: number;
-  used_at: number;
+  last_use: number;
   /** The image is no longer used for a start and is removed when its last user has released it. */
   abandoned: boolean;
 }
@@ -73,7 +73,7 @@ class Images implements PackageImages {
   readonly #images = new Map<string, Image>();
   readonly #pending = new Map<string, Promise<Image>>();
   readonly #removals = new Set<Promise<void>>();
-  #uses = 0;
+  #use_count = 0;
 
   constructor(options: PackageImagesOptions) {
     this.#options = options;
@@ -91,7 +91,7 @@ class Images implements PackageImages {
     for (let tries_left = MAX_TRIES - 1; ; tries_left--) {
       const image = await this.#findOrCreate(digest);
       image.users++;
-      image.used_at = ++this.#uses;
+      image.last_use = ++this.#use_count;
       try {
         await this.#confirmStore(image);
         const file = await this.#findChange(image);
@@ -184,7 +184,7 @@ class Images implements PackageImages {
       store_fingerprint,
       store_checked_at: performance.now(),
       users: 0,
-      used_at: ++this.#uses,
+      last_use: ++this.#use_count,
       abandoned: false,
     };
     this.#images.set(digest, image);
@@ -273,7 +273,7 @@ class Images implements PackageImages {
     while (this.#isFull(more)) {
       let oldest: Image | undefined;
       for (const image of this.#images.values()) {
-        if (image.users === 0 && (oldest === undefined || image.used_at < oldest.used_at)) oldest = image;
+        if (image.users === 0 && (oldest === undefined || image.last_use < oldest.last_use)) oldest = image;
       }
       if (oldest === undefined) return;
       oldest.abandoned = true;

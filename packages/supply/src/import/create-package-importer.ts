@@ -1,7 +1,8 @@
 /**
  * Imports an archive or a folder as an installed tree. A folder is packed first and then unpacked like an untrusted
  * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint,
- * skills, install. A failure leaves nothing behind. Also opens sources with several parts, and packages of registries.
+ * skills, install. A failure leaves nothing behind. Also opens sources with several parts, and packages in
+ * registries.
  */
 import { createReadStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -383,7 +384,7 @@ export function createPackageImporter({
   return {
     ...createArtifactLookup(openRegistry, host),
     release: (digest) => store.release(digest),
-    discard: (digest, used) => store.discard(digest, used),
+    discard: (digest, isUsed) => store.discard(digest, isUsed),
     async files(digest, folder) {
       const normalized = posix.normalize(`${folder}/`);
       const prefix = normalized === "./" ? "" : normalized;
@@ -403,7 +404,7 @@ export function createPackageImporter({
       return bytes;
     },
     has: (digest) => store.has(digest),
-    sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
+    sweep: (isUsed, min_age_ms) => store.sweep(isUsed, min_age_ms),
     import: async (source) => {
       const operation = unwatchedOperation();
       if (source.kind === "npm") {

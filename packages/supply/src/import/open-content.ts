@@ -79,11 +79,11 @@ export async function inspectNpm(
   if (valid.kind !== "npm")
     throw new BackplaneError(
       "plugin.source_invalid",
-      `${source.spec} is not a package name of the npm registry.`,
+      `${source.spec} is not the name of an npm package.`,
     );
   const archive = await readNpmPackage(npm, valid.spec, operation);
   const text = archive.manifest ?? "{}";
-  const check = async ({ version }: { version: string }) => {
+  const verifyProvenance = async ({ version }: { version: string }) => {
     const locked = { name: valid.name, version, integrity: archive.integrity };
     const provenance = await checkProvenance?.(locked, tmpdir(), operation);
     return provenance === undefined ? {} : { provenance };
@@ -91,19 +91,19 @@ export async function inspectNpm(
   if (declaresPlugins(text)) {
     const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };
     const { entries } = await inspectArchive(archive, options);
-    const checked = await check(entries[0]!);
+    const verified = await verifyProvenance(entries[0]!);
     const content = toPluginContent(entries);
-    return { ...content, plugins: content.plugins!.map((plugin) => ({ ...plugin, ...checked })) };
+    return { ...content, plugins: content.plugins!.map((plugin) => ({ ...plugin, ...verified })) };
   }
   const manifest = JSON.parse(text) as PackageJson;
   selectProgram(valid.name, manifest);
   const described = describeServer(valid.name, manifest);
-  const checked = await check(described);
+  const verified = await verifyProvenance(described);
   const servers = [declareSlots(npmServerEntry(source.spec, source.args), source.secret_slots)];
   const content = toServerContent({ servers, left_out: [] }, NOT_IMPORTED);
   const parts = content.parts.map((part) => ({
     ...part,
-    preview: { ...part.preview, name: valid.name, ...described, ...checked },
+    preview: { ...part.preview, name: valid.name, ...described, ...verified },
   }));
   return { ...content, parts };
 }

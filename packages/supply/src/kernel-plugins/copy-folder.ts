@@ -1,6 +1,6 @@
 /**
- * Copies the folder of a plugin with its node_modules, without version control. The folder must be self-contained:
- * links to the outside, devices and sockets are refused.
+ * Copies the folder of a plugin with its node_modules, but without version control data. The folder must be
+ * self-contained: links to the outside, devices and sockets are refused.
  */
 import { constants } from "node:fs";
 import { chmod, copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";

@@ -175,7 +175,10 @@ export async function removeEntry(entry: PluginEntry, options: InstallSourceOpti
   for (const folder of removed) if (!folder.editable) await rm(entry.dir, { recursive: true, force: true });
 }
 
-/** Removes copies that local.json does not list, replaced or incomplete. Call it only while no plugin is running. */
+/**
+ * Removes copies that local.json does not list, because they were replaced or never completed. Call it only while no
+ * plugin is running.
+ */
 export async function sweepCopies(plugins_dir: string): Promise<void> {
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) return;

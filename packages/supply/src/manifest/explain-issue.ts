@@ -84,9 +84,9 @@ function describeFix(issue: SchemaIssue, path: TomlPath, manifest: unknown): str
     return whenMissing(String(path.at(-1)), manifest);
   }
   if (issue.code === "invalid_type") return `write ${TYPE_DESCRIPTIONS[issue.expected] ?? issue.expected}`;
-  if (issue.code === "too_big") return `write at most ${String(issue.maximum)}${unit(issue.origin)}`;
+  if (issue.code === "too_big") return `write at most ${String(issue.maximum)}${unitOf(issue.origin)}`;
   if (issue.code === "too_small" && /^(Too small|Invalid)/.test(issue.message)) {
-    return `write at least ${String(issue.minimum)}${unit(issue.origin)}`;
+    return `write at least ${String(issue.minimum)}${unitOf(issue.origin)}`;
   }
   return issue.message;
 }
@@ -108,7 +108,7 @@ function protocolOf(manifest: unknown): Protocol | undefined {
   return PROTOCOLS.find((known) => known === stated);
 }
 
-function unit(origin: string): string {
+function unitOf(origin: string): string {
   if (origin === "string") return " characters";
   return origin === "array" ? " values" : "";
 }

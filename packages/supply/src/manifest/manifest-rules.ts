@@ -5,13 +5,13 @@ import { describeValue, type Finding, transportOf } from "./explain-issue.ts";
 type Rule = (manifest: Manifest) => Finding[];
 
 const RULES: readonly Rule[] = [
-  entrypointInside,
-  transportFits,
-  timeoutsInOrder,
-  sideProcessTools,
-  sideProcessNames,
-  noImporterFields,
-  describedPackages,
+  checkEntrypointPath,
+  checkTransport,
+  checkTimeouts,
+  checkSideProcessKinds,
+  checkSideProcessFields,
+  checkImporterFields,
+  checkSelfDescribing,
 ];
 
 export function violationsOf(manifest: Manifest): Finding[] {
@@ -23,9 +23,9 @@ export function isBareName(program: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(program);
 }
 
-function entrypointInside(manifest: Manifest): Finding[] {
+function checkEntrypointPath(manifest: Manifest): Finding[] {
   const program = manifest.runtime.entrypoint[0] as string;
-  if (isRemoteProtocol(manifest.runtime.protocol)) return validServerUrl(manifest, program);
+  if (isRemoteProtocol(manifest.runtime.protocol)) return checkServerUrl(manifest, program);
   const is_inside =
     /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
   if (isBareName(program) || (program.includes("/") && is_inside)) return [];
@@ -38,7 +38,7 @@ function entrypointInside(manifest: Manifest): Finding[] {
   ];
 }
 
-function validServerUrl(manifest: Manifest, program: string): Finding[] {
+function checkServerUrl(manifest: Manifest, program: string): Finding[] {
   const url = URL.canParse(program) ? new URL(program) : null;
   const usable = url !== null && /^https?:$/.test(url.protocol) && url.username === "";
   if (usable && manifest.runtime.entrypoint.length === 1) return [];
@@ -51,7 +51,7 @@ function validServerUrl(manifest: Manifest, program: string): Finding[] {
   ];
 }
 
-function transportFits(manifest: Manifest): Finding[] {
+function checkTransport(manifest: Manifest): Finding[] {
   const needed = transportOf(manifest.runtime.protocol);
   if (manifest.runtime.transport === needed) return [];
   const path = ["runtime", "transport"];
@@ -63,7 +63,7 @@ function transportFits(manifest: Manifest): Finding[] {
   ];
 }
 
-function timeoutsInOrder(manifest: Manifest): Finding[] {
+function checkTimeouts(manifest: Manifest): Finding[] {
   return manifest.exports.flatMap((item, index) => {
     if (item.max_timeout_ms === undefined || item.default_timeout_ms <= item.max_timeout_ms) return [];
     const path = ["exports", index, "default_timeout_ms"];
@@ -76,7 +76,7 @@ function timeoutsInOrder(manifest: Manifest): Finding[] {
   });
 }
 
-function sideProcessTools(manifest: Manifest): Finding[] {
+function checkSideProcessKinds(manifest: Manifest): Finding[] {
   if (manifest.runtime.protocol !== "rterm.plugin.v1") return [];
   return manifest.exports.flatMap((item, index) => {
     if (item.kind === "tool") return [];
@@ -91,7 +91,7 @@ function sideProcessTools(manifest: Manifest): Finding[] {
 }
 
 /** Only side processes use these fields. In other dialects authors name exports, or the process describes its tools. */
-function sideProcessNames(manifest: Manifest): Finding[] {
+function checkSideProcessFields(manifest: Manifest): Finding[] {
   const { protocol, plugin_id } = manifest.runtime;
   if (protocol === "rterm.plugin.v1") return [];
   const paths: (string | number)[][] = plugin_id === undefined ? [] : [["runtime", "plugin_id"]];
@@ -107,7 +107,7 @@ function sideProcessNames(manifest: Manifest): Finding[] {
 }
 
 /** Fields that only importers and descriptions may set. */
-function noImporterFields(manifest: Manifest): Finding[] {
+function checkImporterFields(manifest: Manifest): Finding[] {
   const image: Finding[] =
     manifest.runtime.image === undefined
       ? []
@@ -125,14 +125,14 @@ function noImporterFields(manifest: Manifest): Finding[] {
   return [...image, ...tools];
 }
 
-function describedPackages({ runtime, exports }: Manifest): Finding[] {
-  const described = isSelfDescribing(runtime.protocol);
+function checkSelfDescribing({ runtime, exports }: Manifest): Finding[] {
+  const is_self_describing = isSelfDescribing(runtime.protocol);
   const findings: Finding[] = [];
-  if (!described && runtime.permissions !== undefined) {
-    const message = `permissions belong to each export of a ${runtime.protocol} package; move them there`;
+  if (!is_self_describing && runtime.permissions !== undefined) {
+    const message = `runtime.permissions is not a field of a ${runtime.protocol} package; move the permissions to each export`;
     findings.push({ path: ["runtime", "permissions"], message });
   }
-  if (described && exports.length > 0) {
+  if (is_self_describing && exports.length > 0) {
     const message = `a ${runtime.protocol} package is asked for its tools when it runs; remove the exports`;
     findings.push({ path: ["exports"], message });
   }

@@ -89,5 +89,5 @@ export async function replaceFile(dir: string, name: string, content: string | U
 export function skippedScriptsNote(spec: string, skipped: readonly ScriptedPackage[]): string {
   const names = skipped.map(({ name, version }) => `${name}@${version}`).join(", ");
   const flags = [...new Set(skipped.map(({ name }) => `--allow-scripts ${name}`))].join(" ");
-  return `Install scripts of npm:${spec} were not run: ${names}. If the server fails without them, install it again with ${flags}. They run in the sandbox, without network and secrets.`;
+  return `Install scripts of npm:${spec} were not run: ${names}. If the server fails without them, install it again with ${flags}. They run in the sandbox, without network access or secrets.`;
 }

@@ -33,7 +33,7 @@ function npmSource(source: string): InstallSource {
   const name = at > 0 ? source.slice(0, at) : source;
   const version = at > 0 ? source.slice(at + 1) : undefined;
   if (!isPackageName(name)) {
-    throw refused(`${quote(source)} is not a package name of the npm registry.`);
+    throw refused(`${quote(source)} is not the name of an npm package.`);
   }
   // Explicit, because without a version npm keeps an older version that is already installed.
   if (version === undefined) return { kind: "npm", name, spec: `${name}@latest` };

@@ -1,6 +1,6 @@
 /**
- * Reads manifests and indexes of untrusted registries and layouts. A caller that expects a digest has compared it with
- * the bytes before.
+ * Reads manifests and indexes of untrusted registries and layouts. A caller that expects a digest has already
+ * compared it with the bytes.
  */
 import { isObject } from "@backplane/contract";
 import { SHA256_DIGEST } from "./reference.ts";

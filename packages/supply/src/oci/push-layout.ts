@@ -114,8 +114,8 @@ async function addToReferrersTag(
     artifactType: document.artifact_type ?? undefined,
   };
   let failure: unknown;
-  let sent: string | undefined;
-  let refused: string | undefined;
+  let sent_condition: string | undefined;
+  let refused_condition: string | undefined;
   for (let attempt = 1; attempt <= MAX_TAG_ATTEMPTS; attempt++) {
     const started_at = performance.now();
     try {
@@ -123,14 +123,14 @@ async function addToReferrersTag(
       if (entries.some((entry) => entry.digest === digest)) return;
       const manifests = [...entries, new_entry];
       const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
-      sent = JSON.stringify(condition);
-      const options = sent === refused ? {} : { condition };
+      sent_condition = JSON.stringify(condition);
+      const options = sent_condition === refused_condition ? {} : { condition };
       await client.pushManifest(reference, tag, INDEX_TYPE, index, options);
     } catch (error) {
       // A condition failed, or another client is writing the tag, in which case docker-registry returns 500.
       if (codeOf(error) !== "registry.unreachable") throw error;
       // A condition that failed although the index is the same would fail again.
-      if (isConditionFailed(error)) refused = sent;
+      if (isConditionFailed(error)) refused_condition = sent_condition;
       failure = error;
     }
     // Clients that collided once should not collide again, so each waits for a random time.

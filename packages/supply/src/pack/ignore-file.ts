@@ -19,8 +19,8 @@ const ALWAYS_IGNORED = [
 ];
 
 /**
- * A package that is being imported brings its own patterns, and the library matches with backtracking expressions. The
- * time of one match grows with the depth of the path to the power of the number of `**`, so both are limited, and so is
+ * A package that is being imported brings its own patterns, and the library matches with backtracking expressions.
+ * The time of one match grows like the depth of the path raised to the number of `**`, so both are limited, and so is
  * the time of all matches together.
  */
 const MAX_PATTERNS = 500;

@@ -76,7 +76,7 @@ function matchesPattern(pattern: string, name: string): boolean {
 
 function missingProvenance({ name, version }: LockedPackage, reason: string | null): BackplaneError {
   const why = reason === null ? "its publisher published none" : `it cannot be read: ${reason}`;
-  return new BackplaneError("provenance.missing", `npm:${name}@${version} needs provenance, and ${why}.`, {
+  return new BackplaneError("provenance.missing", `npm:${name}@${version} requires provenance, but ${why}.`, {
     details: { name, version },
   });
 }

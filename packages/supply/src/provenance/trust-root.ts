@@ -1,7 +1,7 @@
 /**
- * The keys and certificates that Sigstore bundles are verified with. The root of the public Sigstore is part of the
- * library; where its update server can be reached, the current one is used. An operator of a private Sigstore specifies
- * a file.
+ * The keys and certificates that Sigstore bundles are verified with. The library contains the root of the public
+ * Sigstore; if its update server can be reached, the current root is used instead. An operator of a private Sigstore
+ * specifies a file.
  */
 import { hash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";

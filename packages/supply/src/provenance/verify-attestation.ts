@@ -54,7 +54,7 @@ export async function verifyAttestation(
     if (entries > MAX_ENTRIES) throw new Error(`it has more than ${MAX_ENTRIES} log entries and timestamps`);
     signer = new Verifier(trust).verify(toSignedEntity(parsed));
     payload = Buffer.from(bytes);
-    // The log vouches for the time only in a signed promise.
+    // The log signs the time only as part of an inclusion promise.
     const [entry] = tlogEntries.filter(({ inclusionPromise }) => inclusionPromise !== undefined);
     logged_at = entry === undefined ? null : new Date(Number(entry.integratedTime) * 1_000).toISOString();
   } catch (error) {

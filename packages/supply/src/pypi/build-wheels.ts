@@ -127,7 +127,7 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
       if (requested === null)
         return { wheel: await collectWheel(sandbox_folder, work, source), source, requires };
     }
-    throw new Error("the second pass of a build requests nothing");
+    throw new Error("unreachable: the second pass of a build never requests requirements");
   }
 
   async function collectWheel(sandbox_folder: string, work: string, source: LockedFile): Promise<string> {
@@ -222,11 +222,10 @@ async function readBuildSystem(folder: string, name: string): Promise<BuildSyste
   const [module = "", attribute = ""] = (
     backend === undefined ? SETUPTOOLS.backend : typeof backend === "string" ? backend : ""
   ).split(":");
-  const NAMES = /^[A-Za-z_][\w.]*$/;
   if (
     !isStrings(requires) ||
     !isStrings(path) ||
-    !NAMES.test(module) ||
+    !/^[A-Za-z_][\w.]*$/.test(module) ||
     !/^(?:[A-Za-z_][\w.]*)?$/.test(attribute)
   )
     throw new BackplaneError("package.invalid", `${name} has a pyproject.toml without a valid build-system.`);
@@ -251,7 +250,10 @@ async function readRequires(out: string, name: string): Promise<string[] | null>
   }
 }
 
-/** Everything else that pip accepts, such as paths, URLs and options, is refused. */
+/**
+ * Accepts names with version ranges and markers. Everything else that pip accepts, such as paths, URLs and options,
+ * is refused.
+ */
 function checkRequirements(requirements: readonly string[], name: string): string[] {
   if (requirements.length > MAX_REQUIREMENTS)
     throw new BackplaneError(
@@ -314,7 +316,7 @@ function isStrings(value: unknown): value is string[] {
   return Array.isArray(value) && value.every((item) => typeof item === "string");
 }
 
-/** Backends start tools such as ninja and cython by name. */
+/** Writes a program for each console script, because backends start tools such as ninja and cython by name. */
 async function writePrograms(bin: string, scripts: ReadonlyMap<string, EntryPoint>): Promise<void> {
   for (const [name, { module, attribute }] of scripts) {
     const [first = ""] = attribute.split(".");

@@ -1,7 +1,7 @@
 /**
- * Fetches pip with uv, for a machine that has uv but no pip. uv unpacks one wheel and runs none of its code. The wheel is
- * pinned by its SHA-256, and its files are compared with a digest, because the gateway runs pip outside the sandbox:
- * neither an index nor a mistake of uv can replace it.
+ * Fetches pip with uv, for a machine that has uv but no pip. uv unpacks one wheel and runs none of its code. The
+ * wheel is pinned by its SHA-256, and its files are compared with a digest, because the gateway runs pip outside the
+ * sandbox: neither an index nor a bug in uv can replace it.
  */
 import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -123,7 +123,7 @@ export async function digestModules(folder: string): Promise<string> {
   return listTree(read.map((file) => ({ ...file, mode: "0644" }))).digest;
 }
 
-/** `--no-build` is left out, because it is the same as `--only-binary :all:` and excludes it. */
+/** `--no-build` is left out, because it means the same as `--only-binary :all:` and conflicts with it. */
 const FLAGS = [
   "--no-config",
   "--no-cache",

@@ -25,7 +25,7 @@ export function parsePythonRequirement(spec: string): PythonRequirement {
   if (match === null) {
     throw new BackplaneError(
       "plugin.source_invalid",
-      `${JSON.stringify(spec.slice(0, 80))} is not a package name of the Python index.`,
+      `${JSON.stringify(spec.slice(0, 80))} is not the name of a package in the Python index.`,
       { fix: "Write pypi:NAME or pypi:NAME==VERSION. URLs, git and version ranges are not accepted." },
     );
   }

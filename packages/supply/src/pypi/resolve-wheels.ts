@@ -270,7 +270,7 @@ function shortestPaths(items: readonly ReportItem[], root: string): Map<string, 
   return paths;
 }
 
-/** The message of pip reports only that nothing matches; its log lists the files that it has skipped and why. */
+/** pip's message says only that nothing matches; its log lists the files that it skipped, and why. */
 function explainFailure(
   error: unknown,
   { name, spec }: WantedWheels,
@@ -306,7 +306,7 @@ function explainFailure(
       `${wanted} has no wheel for Python ${python.version} on ${process.platform} ${process.arch}; it has ${supported.slice(0, 6).join(", ")}.`,
       {
         details: { supported },
-        fix: `Use another version of the package, or another version of python3.${has_source ? ` Or build it from its source archive, in the sandbox without network and secrets: ${command}` : ""}`,
+        fix: `Use another version of the package, or another version of python3.${has_source ? ` Or build it from its source archive, in the sandbox without network access or secrets: ${command}` : ""}`,
       },
     );
   }
@@ -323,7 +323,7 @@ function explainFailure(
 function wrongPython(name: string, python: FoundPython, range: string): BackplaneError {
   return new BackplaneError(
     "package.platform",
-    `${name} needs Python ${range}, and plugins run with Python ${python.version}.`,
+    `${name} needs Python ${range}, but plugins run with Python ${python.version}.`,
     {
       details: { supported: [`python ${range}`] },
       fix: `Install an older version of the package (pypi:${name}==VERSION), or another python3 below /usr.`,
@@ -336,7 +336,7 @@ function sourceOnly(name: string, command: string): BackplaneError {
     "package.invalid",
     `${name} is published only as a source archive. Building it runs its code.`,
     {
-      fix: `Use a version that is published as a wheel, or build it in the sandbox, without network and secrets: ${command}`,
+      fix: `Use a version that is published as a wheel, or build it in the sandbox, without network access or secrets: ${command}`,
     },
   );
 }

@@ -13,7 +13,7 @@ const RESCAN_MS = 2_000;
 export function watchFolder(path: string, parts: readonly string[] | null, onChange: () => void): () => void {
   const watchers = new Map<string, { watcher: FSWatcher; inode: number }>();
   let quiet_timer: NodeJS.Timeout | undefined;
-  const report = () => {
+  const scheduleReport = () => {
     clearTimeout(quiet_timer);
     quiet_timer = setTimeout(() => {
       rescan();
@@ -26,7 +26,7 @@ export function watchFolder(path: string, parts: readonly string[] | null, onCha
       // A replaced folder has the same name but another inode.
       if (watchers.get(target)?.inode === inode) return;
       closeWatcher(target);
-      const watcher = watchPath(target, { recursive, persistent: false }, report);
+      const watcher = watchPath(target, { recursive, persistent: false }, scheduleReport);
       watcher.on("error", () => closeWatcher(target));
       watchers.set(target, { watcher, inode });
     } catch {
@@ -48,7 +48,7 @@ export function watchFolder(path: string, parts: readonly string[] | null, onCha
   const rescan_timer = setInterval(() => {
     const previous = describeWatched();
     rescan();
-    if (describeWatched() !== previous) report();
+    if (describeWatched() !== previous) scheduleReport();
   }, RESCAN_MS);
   rescan_timer.unref();
   return () => {

@@ -1,10 +1,11 @@
-/** The front matter of a SKILL.md: YAML between two lines `---` at the start of the file. */
+/** The front matter of a SKILL.md: YAML between two `---` lines at the start of the file. */
 import { isObject } from "@backplane/contract";
 
 const MAX_CHARS = 64 * 1024;
 
 /**
- * Every scalar is a string. Null if the file does not begin with front matter. Throws an Error that names the problem.
+ * Returns the fields, with every scalar as a string; null if the file does not begin with front matter. Throws an
+ * Error that names the problem.
  */
 export async function readFrontMatter(text: string): Promise<Record<string, unknown> | null> {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);

@@ -60,7 +60,7 @@ async function requireAgentPlugin(tree: string): Promise<AgentPlugin> {
       "package.invalid",
       `The source contains a ${MANIFEST_FILE}, so it is already a package.`,
       {
-        fix: "Install it as a package: backplane plugin install, or POST /v1/plugin-packages",
+        fix: "Install it as a package, with backplane plugin install or POST /v1/plugin-packages.",
       },
     );
   const plugin = await readAgentPlugin(tree);
@@ -69,7 +69,7 @@ async function requireAgentPlugin(tree: string): Promise<AgentPlugin> {
       "package.invalid",
       "The plugin.json of the source is not an Agent Plugins 1.x manifest.",
       {
-        fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.`,
+        fix: `Add "$schema": "${AGENT_PLUGIN_SCHEMA}" to it.`,
       },
     );
   return plugin;

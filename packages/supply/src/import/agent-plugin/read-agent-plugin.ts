@@ -55,9 +55,9 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
   const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
-    throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 characters: a-z, 0-9, - and .`);
+    throw invalid(`The name in ${AGENT_PLUGIN_FILE} must have 1 to 64 characters: a-z, 0-9, hyphens and dots`);
   for (const [field, value] of Object.entries({ version, description, license }))
-    if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a string`);
+    if (value !== undefined && typeof value !== "string") throw invalid(`${field} in ${AGENT_PLUGIN_FILE} must be a string`);
   const notes = Object.keys(manifest)
     .filter((field) => !KNOWN_FIELDS.includes(field))
     .map(
@@ -149,7 +149,7 @@ async function readPluginSkill(folder: string, name: string): Promise<Skill> {
   const { description } = fields;
   if (fields.name !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
   if (name.length > 64 || !/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name))
-    throw invalid("its name must consist of a-z, 0-9 and single dashes");
+    throw invalid("its name must consist of a-z, 0-9 and single hyphens");
   const trimmed = typeof description === "string" ? description.trim() : "";
   if (trimmed === "" || trimmed.length > 1_024)
     throw invalid("its description must have 1 to 1024 characters");

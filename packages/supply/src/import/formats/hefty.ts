@@ -156,7 +156,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
       `${key} is not a field of this file${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`,
     ]);
   }
-  const short = (value: string) => value.length > 0 && value.length <= 120;
+  const isShort = (value: string) => value.length > 0 && value.length <= 120;
   const isPlatform = (value: string) => (INSTRUMENT_PLATFORMS as readonly string[]).includes(value);
   const extension = raw["x-backplane"] ?? {};
   if (!isObject(extension) || Object.keys(extension).some((key) => key !== "permissions")) {
@@ -168,13 +168,13 @@ function check(raw: Record<string, unknown>): HeftyManifest {
       "lower case with hyphens, such as jira-integration",
       (value) => value.length <= 64 && ID.test(value),
     ),
-    name: text("name", "the display name, at most 120 characters", short),
+    name: text("name", "the display name, at most 120 characters", isShort),
     version: text(
       "version",
       "a semantic version, such as 1.0.0",
       (value) => value.length <= 64 && VERSION.test(value),
     ),
-    author: text("author", "a name of at most 120 characters", short),
+    author: text("author", "a name of at most 120 characters", isShort),
     description: text(
       "description",
       "what the plugin does, at most 4000 characters",

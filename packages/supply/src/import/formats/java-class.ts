@@ -65,8 +65,8 @@ function parseHasMain(bytes: Uint8Array): boolean | null {
   let has_main = false;
   at = eachMember(view, at, () => {});
   eachMember(view, at, (access, name, descriptor) => {
-    const starts = texts.get(name) === MAIN.name && texts.get(descriptor) === MAIN.descriptor;
-    has_main ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
+    const is_main = texts.get(name) === MAIN.name && texts.get(descriptor) === MAIN.descriptor;
+    has_main ||= is_main && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
   });
   return has_main;
 }

@@ -52,8 +52,8 @@ export const toolFiles: PackageFormat = {
 };
 
 /**
- * Explains why a source without tools is not a package of tool files: the host loads only the files directly in tools/.
- * Null if no folder below it looks like one of tools.
+ * Explains why a source with tools only in subfolders of tools/ is not a package of tool files: the host loads only
+ * the files directly in tools/. Null if no subfolder contains a file that looks like a tool.
  */
 export function explainNestedTools({ files }: TreeListing): string | null {
   const nested = files.find(
@@ -72,7 +72,7 @@ async function readInstallationDate(tree: string, listing: TreeListing): Promise
   return Number.isNaN(time) ? null : new Date(time).toISOString();
 }
 
-/** `@acme/notes` is acme/notes, `notes` is local/notes. */
+/** Converts `@acme/notes` to acme/notes, and `notes` to local/notes. */
 export function packageIdFromName(name: string, file = PACKAGE): string {
   const parts = name.toLowerCase().replace(/^@/, "").split("/");
   const clean = parts.map((part) => part.replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, ""));

@@ -81,7 +81,7 @@ function noteUser({ reference, config: { user } }: PulledImage, note: (text: str
   note(
     `${formatImageReference(reference)} sets the user ${user}, which is not used: the server runs as the same ` +
       "unprivileged user as every other server. If it fails to start, look for a check of its user or for a " +
-      "folder that only this user may write to.",
+      "folder that only that user may write to.",
   );
 }
 
@@ -193,7 +193,10 @@ function buildVersion(tag: string | null, digest: string, with_args: boolean): s
   return `${Number(major)}.${Number(minor)}.${Number(patch)}+image.${short}${with_args ? ".args" : ""}`;
 }
 
-/** The absolute path of a program in the image. A link stays a link: programs look at their own name. */
+/**
+ * Returns the absolute path of a program in the image. A link is not resolved, because some programs depend on the
+ * name by which they are started.
+ */
 function locateProgram(
   tree: ImageTree,
   program: string,
@@ -211,7 +214,7 @@ function locateProgram(
   if (program_file !== undefined) return program_file;
   throw new BackplaneError(
     "package.invalid",
-    `${reference_text} starts ${program}, which is not a program of the image.`,
+    `${reference_text} starts ${program}, which is not an executable file in the image.`,
   );
 }
 

@@ -201,7 +201,7 @@ function readOtherSettings(name: string, settings: Record<string, unknown>): Ign
     throw invalid(`${name} is disabled in the file`, "Enable it in the file, then install it again.");
   if (settings.envFile !== undefined)
     throw invalid(
-      `${name} has an envFile, which is not part of the file`,
+      `${name} has an envFile, which is a separate file and is not imported`,
       "Write its variables as env; values that are secret become slots.",
     );
   const unused_keys = Object.keys(settings).filter(

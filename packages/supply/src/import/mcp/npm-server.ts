@@ -58,7 +58,7 @@ export async function buildNpmServer(
 ): Promise<TreeListing> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
-    throw new BackplaneError("plugin.source_invalid", `${spec} is not a package name of the npm registry.`);
+    throw new BackplaneError("plugin.source_invalid", `${spec} is not the name of an npm package.`);
   }
   await mkdir(tree);
   await writeFile(join(tree, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
@@ -165,7 +165,7 @@ async function buildManifest(
   const home = join(dir, "node_modules", name);
   const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
   if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
-    throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
+    throw unusable(name, "it is a kernel plugin", `Install it without arguments: backplane plugin install npm:${name}`);
   }
   selectProgram(name, manifest, requested_program);
   const program = await locateProgram(dir, home, name, manifest);
@@ -199,7 +199,7 @@ const USE_SERVER_PACKAGE = "Specify the package that the server's instructions r
 
 /**
  * Like npx, returns the path of the program that is named like the package, or of the only program. A package is
- * installed once, whichever program a command names, so a command that names another program is refused.
+ * installed once, whichever program a command starts, so a command that starts another program is refused.
  */
 export function selectProgram(name: string, { bin }: PackageJson, requested_program?: string): string {
   const programs: [string, unknown][] =
@@ -212,7 +212,7 @@ export function selectProgram(name: string, { bin }: PackageJson, requested_prog
       return path;
     throw unusable(
       name,
-      `the command names its program ${JSON.stringify(requested_program)}, and only ${program} can be started`,
+      `the command starts its program ${JSON.stringify(requested_program)}, but only ${program} can be started`,
       USE_SERVER_PACKAGE,
     );
   }
@@ -239,8 +239,8 @@ async function locateProgram(
 }
 
 /**
- * The same version has different content with and without scripts, so the names become build metadata of the version. A
- * binding can then change from one to the other.
+ * The same version has different content with and without scripts, so the names become build metadata of the version.
+ * A binding can then move from one version to the other.
  */
 function builtVersion(version: string, scripts: readonly ScriptedPackage[]): string {
   if (scripts.length === 0) return version;

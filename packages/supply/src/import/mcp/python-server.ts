@@ -68,7 +68,7 @@ export async function buildPythonServer(
     let scripts = new Map<string, EntryPoint>();
     // All wheels share the limits, so that many dependencies cannot fill the disk together.
     const limits = { ...total_limits };
-    // Credentials in a dependency belong to another publisher and are public already, such as keys for tests.
+    // Credentials in a dependency, such as keys for tests, belong to another publisher and are already public.
     const credentials = createCredentialCheck();
     for (const wheel of wheels) {
       requireNotCancelled(operation);

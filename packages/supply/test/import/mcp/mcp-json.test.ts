@@ -167,7 +167,7 @@ test("starts the program that npx specifies, and refuses another program of the 
   expect(selectProgram("@acme/mcp", { bin: { demo: "./demo.js" } }, "demo")).toBe("./demo.js");
   expect(selectProgram("@acme/mcp", { bin: "./own.js" }, "mcp")).toBe("./own.js");
   expect(() => selectProgram("@acme/mcp", two_programs, "admin")).toThrow(
-    'the command names its program "admin", and only mcp can be started',
+    'the command starts its program "admin", but only mcp can be started',
   );
 });
 

@@ -338,7 +338,7 @@ test("reports which platforms and which Python a package supports, or that the i
   publish({ name: "acme-future", metadata: ["Requires-Python: >=3.99"] });
   await expect(importServer("acme-future")).rejects.toMatchObject({
     code: "package.platform",
-    message: expect.stringMatching(/acme-future needs Python >=3\.99, and plugins run with Python 3/),
+    message: expect.stringMatching(/acme-future needs Python >=3\.99, but plugins run with Python 3/),
   });
   await expect(importServer("acme-nowhere")).rejects.toMatchObject({
     code: "plugin.source_invalid",
