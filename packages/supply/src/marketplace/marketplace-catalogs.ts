@@ -5,7 +5,7 @@ import type { ListedServer } from "@backplane/contract";
 import { MarketplaceCatalogSchema } from "@backplane/contract/schema";
 import type { CatalogContents, MarketplaceCatalogs } from "@backplane/ports";
 import { BUNDLED_CATALOG } from "./bundled-catalog.ts";
-import { DocumentCache, type DocumentCacheOptions } from "./cached-json.ts";
+import { DocumentCache, type DocumentCacheOptions } from "./document-cache.ts";
 import { readListedServers, searchUrl } from "./mcp-registry.ts";
 
 export interface MarketplaceOptions extends DocumentCacheOptions {

@@ -1,12 +1,12 @@
 /** Compiles an untrusted schema and tries it with expensive inputs, to decide where it may run. Runs in the worker. */
 import type { AnySchema } from "ajv";
-import { analyseSchema, type SchemaShape } from "./analyse-schema.ts";
+import { analyzeSchema, type SchemaShape } from "./analyze-schema.ts";
 import type { Compiler } from "./compile-validator.ts";
 
 export interface VettedSchema {
   /** Evaluate only in the worker, with a time limit. */
   worker_only: boolean;
-  /** Maximum number of checks per value; see analyse-schema.ts. */
+  /** Maximum number of checks per value; see analyze-schema.ts. */
   weight: number;
   quadratic: boolean;
   formats: boolean;
@@ -22,7 +22,7 @@ const MAX_WEIGHT = 20_000;
 
 export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   const schema = JSON.parse(text) as AnySchema;
-  const shape = analyseSchema(schema);
+  const shape = analyzeSchema(schema);
   for (const pattern of shape.patterns.keys()) compiler.pattern(pattern);
   const validate = compiler.compile(schema, false);
   const compile_ms = cpuTime(() => compiler.compile(schema, true));

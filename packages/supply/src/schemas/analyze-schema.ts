@@ -36,7 +36,7 @@ interface Cost {
   patterns: Map<string, number>;
 }
 
-export function analyseSchema(root: unknown): SchemaShape {
+export function analyzeSchema(root: unknown): SchemaShape {
   const shape: SchemaShape = {
     weight: 0,
     recursive: false,
@@ -60,8 +60,8 @@ export function analyseSchema(root: unknown): SchemaShape {
     in_progress.add(schema);
     const node = schema as Record<string, unknown>;
     inspectNode(node, root, shape, cost);
-    for (const inner of subschemas(node)) addCost(cost, costOf(inner));
-    for (const target of referencedSchemas(node, root, shape)) addCost(cost, costOf(target));
+    for (const inner of listSubschemas(node)) addCost(cost, costOf(inner));
+    for (const target of findReferencedSchemas(node, root, shape)) addCost(cost, costOf(target));
     in_progress.delete(schema);
     costs.set(schema, cost);
     return cost;
@@ -69,7 +69,7 @@ export function analyseSchema(root: unknown): SchemaShape {
 
   const { weight, patterns } = costOf(root);
   // Unused definitions cost nothing, but they must not refer to other documents either.
-  for (const inner of definitions(root)) costOf(inner);
+  for (const inner of listDefinitions(root)) costOf(inner);
   return { ...shape, weight, patterns };
 }
 
@@ -100,7 +100,7 @@ function inspectNode(node: Record<string, unknown>, root: unknown, shape: Schema
   }
 }
 
-function subschemas(node: Record<string, unknown>): unknown[] {
+function listSubschemas(node: Record<string, unknown>): unknown[] {
   const subschemas: unknown[] = [];
   for (const key of SINGLE_SCHEMA)
     if (Object.hasOwn(node, key) && !Array.isArray(node[key])) subschemas.push(node[key]);
@@ -112,12 +112,12 @@ function subschemas(node: Record<string, unknown>): unknown[] {
   return subschemas;
 }
 
-function definitions(root: unknown): unknown[] {
+function listDefinitions(root: unknown): unknown[] {
   const { $defs = {}, definitions: old = {} } = Object(root) as { $defs?: object; definitions?: object };
   return [...Object.values(Object($defs)), ...Object.values(Object(old))];
 }
 
-function referencedSchemas(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
+function findReferencedSchemas(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
   const targets: unknown[] = [];
   for (const key of ["$ref", "$dynamicRef"]) {
     const ref = node[key];

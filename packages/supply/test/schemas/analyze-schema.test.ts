@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { analyseSchema } from "../../src/schemas/analyse-schema.ts";
+import { analyzeSchema } from "../../src/schemas/analyze-schema.ts";
 
 const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index}`);
 
@@ -11,14 +11,14 @@ test.each([
   ["dependentRequired", { dependentRequired: { a: names(100) } }, 10_000],
   ["dependencies of draft-07", { dependencies: { a: names(100) } }, 10_000],
 ])("counts %s in the weight of a schema", (_, schema, min) => {
-  expect(analyseSchema(schema).weight).toBeGreaterThanOrEqual(min);
-  expect(analyseSchema({ items: schema }).weight).toBeGreaterThanOrEqual(min);
-  expect(analyseSchema({ type: "object" }).weight).toBeLessThan(10);
+  expect(analyzeSchema(schema).weight).toBeGreaterThanOrEqual(min);
+  expect(analyzeSchema({ items: schema }).weight).toBeGreaterThanOrEqual(min);
+  expect(analyzeSchema({ type: "object" }).weight).toBeLessThan(10);
 });
 
 test("reports a schema as recursive if it refers to itself, but not if it refers to a definition twice", () => {
-  expect(analyseSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
-  const shape = analyseSchema(referencedTwice({ required: names(100) }));
+  expect(analyzeSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
+  const shape = analyzeSchema(referencedTwice({ required: names(100) }));
   expect(shape.recursive).toBe(false);
   expect(shape.weight).toBeGreaterThanOrEqual(200);
 });
