@@ -38,9 +38,9 @@ export function createServersModule(deps: KernelDeps, modules: ServersModuleDeps
   const { policies, definitions } = registry;
   const refresher = createDefinitionsRefresher(deps, modules.session.bus.kernel("mcp", ["mcp"]));
   changes.on("definitions.written", ({ bound, definitions: row }) => refresher.recordResult(bound, row));
-  const { approvedRequest, tool } = createApprovedRequest(door.door);
+  const { sendApprovedRequest, tool } = createApprovedRequest(door.door);
   core_tools.set(REQUEST_TOOL, tool);
-  const servers = createServers(deps, policies, tokens, door.door.state, approvedRequest);
+  const servers = createServers(deps, policies, tokens, door.door.state, sendApprovedRequest);
   changes.on("catalog.changed", () => servers.expireLists());
   const instruments = createInstruments({
     deps,

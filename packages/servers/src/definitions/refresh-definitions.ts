@@ -1,9 +1,9 @@
 /**
- * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
- * list is described at start, again after a pause if that failed (because of the server or of the store), and soon
- * after a server announces changed tools. The
- * result for an MCP server is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps
- * failing is reported once, until it is ready or its binding changes.
+ * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process
+ * can list is described at start, again after a pause if that failed (because of the server or of the store), and
+ * soon after a server announces changed tools. The result for an MCP server is published on the bus as
+ * `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps failing is reported once, until it is ready or
+ * its binding changes.
  */
 
 import { boundServerName, type Definitions, isSelfDescribing, MCP_BRIDGE_SESSION } from "@backplane/contract";
@@ -51,7 +51,7 @@ interface WatchedServer {
   /** Notifications in a row, each within the throttle window of the previous one. */
   notifications: number;
   notified_at: number;
-  /** Whether the server announced a change that no description covers that began later. */
+  /** Whether the server has announced a change since the last scheduled description began. */
   has_announced: boolean;
   /** The next description: a retry, or the one that follows a notification. */
   timer: Timer | null;

@@ -149,7 +149,7 @@ export function createInstruments({
     const rejected = (await catalog.entries(caller, { all: true })).filter(
       ({ status }) => status === "failed" || status === "skipped",
     );
-    return views.map((view) => addLostNames(view, rejected));
+    return views.map((plugin) => addLostNames(plugin, rejected));
   }
 
   async function viewOne(caller: Caller, bound: BoundPackage): Promise<InstrumentPluginView> {
@@ -276,7 +276,7 @@ export function createInstruments({
   };
 }
 
-/** An admin key is valid for its org and not for the host's disk. */
+/** An admin key gives access to its org, not to the host's disk. */
 function requireHostAdmin(caller: Caller): void {
   requireAdmin(caller, "install plugins");
   if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");

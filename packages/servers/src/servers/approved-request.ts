@@ -40,7 +40,7 @@ interface RequestForApproval {
 }
 
 /** Rejects if the approver or the policy refuses the request, or with the error of the server. */
-export type ApprovedRequest = (
+export type SendApprovedRequest = (
   caller: Caller,
   details: RequestForApproval,
   listener: Pick<ServerRequestListener, "waiting" | "signal">,
@@ -48,11 +48,11 @@ export type ApprovedRequest = (
 ) => Promise<Json>;
 
 export function createApprovedRequest(door: Door): {
-  approvedRequest: ApprovedRequest;
+  sendApprovedRequest: SendApprovedRequest;
   tool: RegisteredTool;
 } {
   const pending: PendingRequests = new Map();
-  const approvedRequest: ApprovedRequest = async (
+  const sendApprovedRequest: SendApprovedRequest = async (
     caller,
     { binding_id, package_id, method, params, why },
     listener,
@@ -84,7 +84,7 @@ export function createApprovedRequest(door: Door): {
       pending.delete(request_id);
     }
   };
-  return { approvedRequest, tool: createRequestTool(door.deps, pending) };
+  return { sendApprovedRequest, tool: createRequestTool(door.deps, pending) };
 }
 
 /** Stops the call when the client disconnects. */

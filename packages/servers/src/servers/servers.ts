@@ -45,7 +45,7 @@ import {
   sortProjectFirst,
   takesTraffic,
 } from "@backplane/registry";
-import { type ApprovedRequest, REQUEST_MS } from "./approved-request.ts";
+import { REQUEST_MS, type SendApprovedRequest } from "./approved-request.ts";
 
 const FRESH_MS = 1_000;
 const MAX_CACHED_SCOPES = 256;
@@ -86,7 +86,7 @@ export function createServers(
   policies: Pick<Policies, "getEffective">,
   tokens: SignInTokens,
   state: AdmissionState,
-  sendApproved: ApprovedRequest,
+  sendApprovedRequest: SendApprovedRequest,
 ): ServersService {
   const { store, runner, clock } = deps;
   const cached_lists = new Map<string, CachedList>();
@@ -183,7 +183,7 @@ export function createServers(
     const { parts } = await readCoverage(request, bound);
     let approved = false;
     try {
-      return await sendApproved(
+      return await sendApprovedRequest(
         caller,
         { binding_id, package_id, method, params, why: reason },
         listener,

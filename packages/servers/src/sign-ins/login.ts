@@ -171,11 +171,11 @@ function checkOptions({ client_id, client_secret, private_key, grant }: SignInBe
   const has_secret = client_secret !== undefined || private_key !== undefined;
   const problem =
     has_secret && client_id === undefined
-      ? "client_secret and private_key need a client_id"
+      ? "client_secret and private_key need a client_id."
       : client_secret !== undefined && private_key !== undefined
-        ? "specify client_secret or private_key, not both"
+        ? "Specify client_secret or private_key, not both."
         : grant === "client_credentials" && !has_secret
-          ? "client_credentials needs a client_id with a client_secret or a private_key"
+          ? "client_credentials needs a client_id with a client_secret or a private_key."
           : null;
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
 }

@@ -53,7 +53,7 @@ describe("installing all plugins of a folder (instr.lifecycle)", () => {
       "m-parent": "running",
       "z-parent": "running",
     });
-    // As at the next start.
+    // The next start of the gateway installs all of them again.
     await installAll(instruments, manifests);
     expect(runner.described).toHaveLength(3);
   });
