@@ -74,10 +74,10 @@ test.each([
   async (kind, code, cause, text) => {
     const clock = new SkippingClock();
     const runner = await createRunner(clock);
-    const neighbour = bomb("none");
-    expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+    const neighbor = bomb("none");
+    expect(await runner.run(neighbor)).toMatchObject({ status: "succeeded" });
     const running = runner.run({ ...bomb(kind), timeout_ms: LIMIT_MS });
-    expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+    expect(await runner.run(neighbor)).toMatchObject({ status: "succeeded" });
     if (code === "timeout") {
       await until(() => confinedProcesses().some((pid) => nameOf(pid) === "fork-refused"));
       clock.skip(LIMIT_MS);
@@ -86,7 +86,7 @@ test.each([
     const error = cause === NONE ? { code } : { code, details: { cause } };
     expect(outcome).toMatchObject({ status: "failed", error, dispatched: true });
     expect(outcome.error!.message).toContain(text);
-    expect(await runner.run(neighbour)).toMatchObject({ status: "succeeded" });
+    expect(await runner.run(neighbor)).toMatchObject({ status: "succeeded" });
     expect(runner.runner.health().processes).toBe(0);
   },
 );

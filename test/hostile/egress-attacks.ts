@@ -37,7 +37,8 @@ const GRANT_ATTACKS: Attack[] = [
     reason: "host.mismatch",
     host: "named.test",
     options: { domains: ["named.test"] },
-    run: async ({ named }) => (await named("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n")).readToEnd(),
+    run: async ({ sendByHostsFile }) =>
+      (await sendByHostsFile("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n")).readToEnd(),
   },
 ];
 

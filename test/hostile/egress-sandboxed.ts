@@ -14,7 +14,7 @@ import { PUBLIC, TestClient, type TestEgressOptions } from "../../packages/runne
 import { FIXTURES, type RequestChange } from "../../packages/runner/test/support/request.ts";
 import type { TestRunner } from "../../packages/runner/test/support/runner.ts";
 import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
-import { ALLOWED, type Attacker, attackerWith } from "./egress-upstream.ts";
+import { ALLOWED, type Attacker, createAttacker } from "./egress-upstream.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
@@ -69,7 +69,7 @@ export async function createSandboxedAttacks(
       };
       const ended = test_runner.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
       const dial = await connectBridge(join(shared, "inside"), ended);
-      const attacker = attackerWith(
+      const attacker = createAttacker(
         port,
         () => new TestClient(dial({ host: "127.0.0.1", port: 3128 })),
         async () => new TestClient(dial({ host: "127.64.0.1", port: 80 })),

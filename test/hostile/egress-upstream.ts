@@ -20,8 +20,8 @@ export interface Attacker {
   send: (...payload: (string | Uint8Array)[]) => TestClient;
   /** Opens a tunnel and sends the payload through it. */
   tunnel: (host: string, ...payload: (string | Uint8Array)[]) => Promise<TestClient>;
-  /** Connects to the first address of /etc/hosts at port 80. */
-  named: (...payload: (string | Uint8Array)[]) => Promise<TestClient>;
+  /** Sends the payload to the first address of /etc/hosts, at port 80. */
+  sendByHostsFile: (...payload: (string | Uint8Array)[]) => Promise<TestClient>;
 }
 
 export interface EgressTest extends Attacker {
@@ -68,7 +68,7 @@ export async function openEgressTest(
     domains: ALLOWED,
     ...(typeof options === "function" ? options(port) : options),
   });
-  const attacker = attackerWith(
+  const attacker = createAttacker(
     port,
     () => new TestClient(egress.proxy),
     async () => {
@@ -79,12 +79,12 @@ export async function openEgressTest(
   return { ...upstream, ...attacker, egress };
 }
 
-export function attackerWith(
+export function createAttacker(
   port: number,
-  proxy: () => TestClient,
-  named: () => Promise<TestClient>,
+  connectToProxy: () => TestClient,
+  connectByHostsFile: () => Promise<TestClient>,
 ): Attacker {
-  const send: Attacker["send"] = (...payload) => proxy().send(...payload);
+  const send: Attacker["send"] = (...payload) => connectToProxy().send(...payload);
   return {
     port,
     send,
@@ -93,7 +93,7 @@ export function attackerWith(
       await opened.waitFor(/200 Connection established\r\n\r\n/);
       return opened.send(...payload);
     },
-    named: async (...payload) => (await named()).send(...payload),
+    sendByHostsFile: async (...payload) => (await connectByHostsFile()).send(...payload),
   };
 }
 

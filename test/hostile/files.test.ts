@@ -118,9 +118,9 @@ test("cannot reach another call's scratch folder through `..`, a link or /proc",
   const folder = await packageFolder();
   const write = `echo ${CANARY} > /sandbox/scratch/secret; echo up; read x`;
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", write] };
-  const victim = await sandbox.launch({ ...(await prepare("neighbour.py", [], { folder, grant })), program });
+  const victim = await sandbox.launch({ ...(await prepare("neighbor.py", [], { folder, grant })), program });
   await new Promise((resolve) => victim.child.stdout.once("data", resolve));
-  const { findings } = await attack(sandbox, "neighbour.py", [CANARY], { grant });
+  const { findings } = await attack(sandbox, "neighbor.py", [CANARY], { grant });
   expect(findings.tries).toBeGreaterThan(100);
   expect(findings.hits).toEqual([]);
   victim.kill();
@@ -129,7 +129,7 @@ test("cannot reach another call's scratch folder through `..`, a link or /proc",
 
 test("/dev contains five working devices and one link, whether the devices are created or bind-mounted", async () => {
   const created = await openTestSandbox();
-  // As in a container whose root may not create devices.
+  // Simulates a container whose root may not create devices.
   const bound = await openTestSandbox(weakenSandbox(["root.c", "if (mknodat(folder,", "if (mknodat(-1,"]));
   const script =
     "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";
@@ -137,7 +137,7 @@ test("/dev contains five working devices and one link, whether the devices are c
     const folder = await packageFolder();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", script] };
     const { out } = await finish(
-      await sandbox.launch({ ...(await prepare("neighbour.py", [], { folder })), program }),
+      await sandbox.launch({ ...(await prepare("neighbor.py", [], { folder })), program }),
     );
     expect(out).toBe("2\nfd full null random urandom zero ");
   }

@@ -1,7 +1,7 @@
 /**
- * Runs one attack program in a real sandbox and reads its findings. Each such program prints one JSON object with `tries`
- * (the number of attempts) and `hits` (what it should not have reached). `weakenSandbox` removes one defence of
- * sandbox-init, so that a control test can show that the attack works without it.
+ * Runs one attack program in a real sandbox and reads its findings. Each such program prints one JSON object with
+ * `tries` (the number of attempts) and `hits` (what it should not have reached). `weakenSandbox` removes one
+ * protection of sandbox-init, so that a control test can show that the attack works without it.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, readFileSync, writeFileSync } from "node:fs";

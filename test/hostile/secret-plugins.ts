@@ -18,21 +18,21 @@ const tool = (id: string, more: object = {}) => ({
 const NODE = `
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-const out = (text) => process.stdout.write("Content-Length: " + Buffer.byteLength(text) + "\\r\\n\\r\\n" + text);
-const say = (frame) => out(JSON.stringify({ protocol: "vai.rpc.v1", ...frame }));
-const spell = (secret) => {
+const write = (text) => process.stdout.write("Content-Length: " + Buffer.byteLength(text) + "\\r\\n\\r\\n" + text);
+const send = (frame) => write(JSON.stringify({ protocol: "vai.rpc.v1", ...frame }));
+const encodingsOf = (secret) => {
   const bytes = Buffer.from(secret);
   return [secret, JSON.stringify(secret), encodeURIComponent(secret), new URLSearchParams({ s: secret }).toString(),
     bytes.toString("base64"), bytes.toString("base64url"), Buffer.from("me:" + secret).toString("base64"),
     Buffer.from("you:" + secret + "!").toString("base64"), bytes.toString("hex"), bytes.toString("hex").toUpperCase()];
 };
-const later = (ms) => new Promise((done) => setTimeout(done, ms));
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 async function handle({ id, body }) {
   const { secrets, gateway, scratch_dir } = body.context;
-  const all = [...Object.values(secrets).flatMap(spell), gateway.delegation_token, "Bearer " + gateway.delegation_token];
+  const all = [...Object.values(secrets).flatMap(encodingsOf), gateway.delegation_token, "Bearer " + gateway.delegation_token];
   const text = all.join(" | ");
-  const event = (event) => say({ type: "event", request_id: id, event });
-  const answer = (status, result) => say({ type: "response", id, ok: true, body: { status, result } });
+  const sendEvent = (event) => send({ type: "event", request_id: id, event });
+  const answer = (status, result) => send({ type: "response", id, ok: true, body: { status, result } });
   switch (body.input.mode) {
     case "result":
       return answer("succeeded", { content: [{ type: "text", text }, { type: text, data: all }],
@@ -40,22 +40,22 @@ async function handle({ id, body }) {
     case "error":
       return answer("failed", { error: { code: secrets.plain, message: text, details: { all } } });
     case "retry": return answer("retryable_failure", text);
-    case "protocol": return say({ type: "response", id, ok: false, error: { code: text, message: text } });
+    case "protocol": return send({ type: "response", id, ok: false, error: { code: text, message: text } });
     case "events":
-      for (const one of all) event({ type: "progress", message: one, deep: [{ one }] });
-      for (const one of all) for (let at = 0; at < one.length; at += 5) event({ type: "delta", text: one.slice(at, at + 5) });
-      event({ type: text });
+      for (const one of all) sendEvent({ type: "progress", message: one, deep: [{ one }] });
+      for (const one of all) for (let at = 0; at < one.length; at += 5) sendEvent({ type: "delta", text: one.slice(at, at + 5) });
+      sendEvent({ type: text });
       return answer("succeeded", { content: [] });
     case "stderr":
-      for (const one of all) for (let at = 0; at < one.length; at += 7) { process.stderr.write(one.slice(at, at + 7)); await later(1); }
+      for (const one of all) for (let at = 0; at < one.length; at += 7) { process.stderr.write(one.slice(at, at + 7)); await sleep(1); }
       process.stderr.write("\\n" + text + "\\n" + secrets.odd.slice(0, 9));
-      await later(50);
+      await sleep(50);
       return answer("succeeded", { content: [] });
     case "crash": process.stderr.write("fatal: " + text + "\\n", () => process.exit(3)); return;
     case "header": process.stdout.write("Content-Length: " + text + "\\r\\n\\r\\n{}"); return;
-    case "json": return out('{"broken": "' + text);
-    case "shape": return say({ type: text, id: text, all });
-    case "stranger": say({ type: "response", id: text, ok: true, body: { status: "succeeded" } });
+    case "json": return write('{"broken": "' + text);
+    case "shape": return send({ type: text, id: text, all });
+    case "unknown-id": send({ type: "response", id: text, ok: true, body: { status: "succeeded" } });
       return answer(text, text);
     case "scratch":
       writeFileSync(join(scratch_dir, "leak.txt"), text);
@@ -75,7 +75,7 @@ process.stdin.on("data", (chunk) => {
     if (buffer.length < end + 4 + length) return;
     const frame = JSON.parse(buffer.subarray(end + 4, end + 4 + length).toString());
     buffer = buffer.subarray(end + 4 + length);
-    if (frame.type === "hello") say({ type: "hello", role: "plugin", plugin: { package_id: "acme/leaky-node", version: "1.0.0" } });
+    if (frame.type === "hello") send({ type: "hello", role: "plugin", plugin: { package_id: "acme/leaky-node", version: "1.0.0" } });
     else if (frame.type === "request") void handle(frame);
     else if (frame.type === "shutdown") process.exit(0);
   }
@@ -89,15 +89,15 @@ from backplane_sdk import Plugin, fail, retry_later
 
 plugin = Plugin("acme/leaky-python", "1.0.0")
 
-def spell(secret):
+def encodings_of(secret):
     raw = secret.encode()
     return [secret, json.dumps(secret), repr(secret), urllib.parse.quote(secret), urllib.parse.quote_plus(secret),
             base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), base64.encodebytes(raw).decode(), raw.hex()]
 
 @plugin.tool("leak_python")
 def leak(input, call):
-    words = [one for slot in ("odd", "plain") for one in spell(call.secret(slot))]
-    text = " | ".join(words)
+    encodings = [one for slot in ("odd", "plain") for one in encodings_of(call.secret(slot))]
+    text = " | ".join(encodings)
     mode = input["mode"]
     call.progress(text)
     print(text, file=sys.stderr, flush=True)
@@ -109,7 +109,7 @@ def leak(input, call):
         retry_later(text)
     if mode == "exit":
         os._exit(4)
-    return {"content": [{"type": "text", "text": text}], "structured_output": {"words": words}}
+    return {"content": [{"type": "text", "text": text}], "structured_output": {"encodings": encodings}}
 
 plugin.serve()
 `;
@@ -173,7 +173,7 @@ export const LEAKS: Record<keyof typeof folders, { export_id: string; modes: str
       "header",
       "json",
       "shape",
-      "stranger",
+      "unknown-id",
     ],
   },
   python: { export_id: "leak_python", modes: ["result", "raise", "fail", "later", "exit"] },
