@@ -69,7 +69,7 @@ async function pullLayers(
   if (total > limits.unpacked_bytes)
     throw new BackplaneError(
       "package.unsafe",
-      `${reference_text} has ${total} bytes; the limit is ${limits.unpacked_bytes}.`,
+      `The layers of ${reference_text} have ${total} bytes; the limit is ${limits.unpacked_bytes}.`,
     );
   const config = readImageConfig(
     await registry.readBlob(reference, manifest.config, MAX_CONFIG_BYTES, { signal }),

@@ -31,8 +31,8 @@ export interface Staging {
   tree: string;
   /**
    * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is
-   * called, so that it stays until its package row exists. Cancelling the operation stops it while nothing is installed
-   * yet.
+   * called, so that it stays until its package row exists. Cancelling the operation has an effect only until the tree
+   * is in place.
    */
   install(listing: TreeListing, operation?: Operation): Promise<void>;
   /** Removes the staging folder, whether its tree was installed or not. */
@@ -50,7 +50,7 @@ export interface ContentStore {
   digests(): Promise<string[]>;
   /** Lists the files of the tree. Throws `package.files_missing` when the tree is missing. */
   listing(digest: string): Promise<TreeFile[]>;
-  /** Ends the protection by one `install`, because the package row exists or will not be written. */
+  /** Ends the protection of one `install`. Call it when the package row exists or will not be written. */
   release(digest: string): void;
   /** Removes a tree that is neither protected by `install` nor used. An unknown digest is not an error. */
   discard(digest: string, isUsed?: () => Promise<boolean>): Promise<void>;

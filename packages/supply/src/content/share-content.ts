@@ -45,7 +45,8 @@ const READ_BYTES = 256 * 1024;
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 
 export function shareContent({ local, shared, signal, log }: ShareContentOptions): SharedContentStore {
-  // The steps of one digest run in the order in which they were requested: a package is removed after it was released.
+  // The steps for one digest run in the order in which they were requested, so that a package is removed only after
+  // it was released.
   const locks = new DigestLocks();
   const hold_counts = new Map<string, number>();
   const fetching = new Map<string, Promise<void>>();

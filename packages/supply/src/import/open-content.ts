@@ -77,10 +77,7 @@ export async function inspectNpm(
 ): Promise<SourceContent> {
   const valid = validateInstallSource(source.spec);
   if (valid.kind !== "npm")
-    throw new BackplaneError(
-      "plugin.source_invalid",
-      `${source.spec} is not the name of an npm package.`,
-    );
+    throw new BackplaneError("plugin.source_invalid", `${source.spec} is not the name of an npm package.`);
   const archive = await readNpmPackage(npm, valid.spec, operation);
   const text = archive.manifest ?? "{}";
   const verifyProvenance = async ({ version }: { version: string }) => {

@@ -49,7 +49,7 @@ export function formatReference({ registry, repository, tag, digest }: OciRefere
 
 /**
  * A package whose manifest names another repository as its source is a copy, and the person who installs or publishes
- * it has to know that. A source of another kind, such as a URL, implies nothing about registries.
+ * it must know that. A source of another kind, such as a URL, implies nothing about registries.
  */
 export function requireSameSource(reference: OciReference, source: string, accepted: boolean): void {
   if (accepted || !source.startsWith(OCI_SCHEME)) return;

@@ -55,9 +55,12 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
   const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
-    throw invalid(`The name in ${AGENT_PLUGIN_FILE} must have 1 to 64 characters: a-z, 0-9, hyphens and dots`);
+    throw invalid(
+      `The name in ${AGENT_PLUGIN_FILE} must have 1 to 64 characters: a-z, 0-9, hyphens and dots`,
+    );
   for (const [field, value] of Object.entries({ version, description, license }))
-    if (value !== undefined && typeof value !== "string") throw invalid(`${field} in ${AGENT_PLUGIN_FILE} must be a string`);
+    if (value !== undefined && typeof value !== "string")
+      throw invalid(`${field} in ${AGENT_PLUGIN_FILE} must be a string`);
   const notes = Object.keys(manifest)
     .filter((field) => !KNOWN_FIELDS.includes(field))
     .map(

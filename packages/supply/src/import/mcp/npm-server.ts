@@ -165,7 +165,11 @@ async function buildManifest(
   const home = join(dir, "node_modules", name);
   const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
   if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
-    throw unusable(name, "it is a kernel plugin", `Install it without arguments: backplane plugin install npm:${name}`);
+    throw unusable(
+      name,
+      "it is a kernel plugin",
+      `Install it without arguments: backplane plugin install npm:${name}`,
+    );
   }
   selectProgram(name, manifest, requested_program);
   const program = await locateProgram(dir, home, name, manifest);
