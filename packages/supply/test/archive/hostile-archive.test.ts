@@ -206,7 +206,7 @@ describe("refuses a tar archive without leaving files:", () => {
   }
 });
 
-test("escapes the name of an entry in the error for terminals", async () => {
+test("escapes control characters of an entry's name in the error", async () => {
   const { message } = await expectRefusal(tar(file("bin/\x1b[31mred")));
   expect(message).toContain('entry "bin/\\u001b[31mred"');
   expect(message).not.toContain("\x1b");

@@ -79,7 +79,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ["a zip64 locator", "zip64", () => zip([good], { gap: locator64 })],
   ["one part of a split archive", "split", () => zip([good], { disk: 1 })],
   ["an entry on another disk", "split", () => zip([file("a", { disk: 2 })])],
-  ["fewer entries on this disk than in total", "split", () => zip([good], { here: 0 })],
+  ["fewer entries on this disk than in total", "split", () => zip([good], { entries_on_disk: 0 })],
   ["a count that is too large", "garbage", () => zip([good], { count: 2 })],
   ["a count that is too small", "ambiguous", () => zip([good, file("hidden")], { count: 1 })],
   [

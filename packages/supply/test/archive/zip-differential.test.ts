@@ -144,7 +144,7 @@ const part: fc.Arbitrary<ZipPart> = fc
 const end: fc.Arbitrary<ZipEnd> = fc
   .record({
     count: rarely(fc.constantFrom(0, 1, 5, 0xffff)),
-    here: rarely(fc.constantFrom(0, 1)),
+    entries_on_disk: rarely(fc.constantFrom(0, 1)),
     disk: rarely(fc.constantFrom(1, 0xffff)),
     size: rarely(uint32),
     offset: rarely(uint32),

@@ -299,7 +299,7 @@ verifies(
   },
 );
 
-verifies("fault.disk", "a full disk during a fetch is named and leaves nothing", async () => {
+verifies("fault.disk", "reports a full disk during a fetch and leaves no files", async () => {
   const digest = await installWithRow();
   const second = openHome();
   const { chmod } = fs;
@@ -323,7 +323,7 @@ verifies("fault.disk", "a full disk during a fetch is named and leaves nothing",
   await second.content.verifyTree(digest);
 });
 
-test("an unavailable database is reported, and leaves nothing of a fetch or an installation", async () => {
+test("reports an unavailable database and leaves no files of a fetch or an installation", async () => {
   const digest = await installWithRow();
   const lost = await openPostgresStore({ url: server.url });
   const second = openHome(lost.shared_packages);
@@ -449,7 +449,7 @@ test("installed packages that the database lacks are stored in it, except unused
   expect(await countPackages(used)).toBe(0);
 });
 
-test("a gateway that stops ends a fetch and waits for it", async () => {
+test("a gateway that stops aborts a fetch and waits for it to end", async () => {
   const digest = await installWithRow();
   const { shared_packages } = store;
   const home: Home = openHome({

@@ -7,7 +7,7 @@ import { readFolderList, writeFolderList } from "../../src/workspace-folders/fol
 
 let dir: string;
 beforeAll(() => {
-  dir = createMemoryFolder("bp-kept-");
+  dir = createMemoryFolder("backplane-checked-json-");
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 

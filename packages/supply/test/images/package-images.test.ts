@@ -79,7 +79,7 @@ function writeInPlace(path: string, text: string): void {
   closeSync(fd);
 }
 
-const imageFolders = () =>
+const listImageFolders = () =>
   readdirSync(join(home, "images")).flatMap((run) => readdirSync(join(home, "images", run)));
 
 verifies("integrity.exec", "copies an image without sharing data with the content store", async () => {
@@ -128,7 +128,7 @@ test("copies a digest once for concurrent requests", async () => {
   const digest = await install();
   const opened = await Promise.all(Array.from({ length: 8 }, () => images.open(digest)));
   expect(new Set(opened.map(({ folder }) => folder)).size).toBe(1);
-  expect(imageFolders()).toHaveLength(1);
+  expect(listImageFolders()).toHaveLength(1);
 });
 
 type Damage = [name: string, damage: (tree: string) => void, what: string];
@@ -180,7 +180,7 @@ for (const [name, damage, what] of DAMAGES) {
       details: { what },
     });
     // No partial image is left.
-    expect(imageFolders()).toEqual([]);
+    expect(listImageFolders()).toEqual([]);
   });
 
   verifies("integrity.exec", `refuses a later start when an installed file was ${name}`, async () => {
@@ -332,7 +332,7 @@ test("removes unused images above the size limit, and keeps images in use", asyn
   const in_use = await images.open(first);
   (await images.open(second)).release();
   (await images.open(third)).release();
-  expect(imageFolders()).toHaveLength(2);
+  expect(listImageFolders()).toHaveLength(2);
   const again = await images.open(fourth);
   expect([existsSync(in_use.folder), existsSync(again.folder)]).toEqual([true, true]);
   (await images.open(third)).release();
@@ -379,7 +379,7 @@ test("reports a full disk after removing unused images", async () => {
   });
   expect(full).toBeGreaterThan(1);
   expect(existsSync(first.folder)).toBe(false);
-  expect(imageFolders()).toEqual([]);
+  expect(listImageFolders()).toEqual([]);
 });
 
 verifies("integrity.exec", "verifies a file that the gateway itself reads", async () => {

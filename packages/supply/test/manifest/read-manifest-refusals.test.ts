@@ -51,7 +51,7 @@ const INVALID_MANIFESTS: [name: string, toml: () => string, message: string][] =
     "5: author is not a known field; remove it; known fields are api_version, package_id, version, name, description, license, source, runtime, exports, skills",
   ],
   [
-    "a misspelt field",
+    "a misspelled field",
     () => replaceInMinimal('name = "Hello"', 'name = "Hello"\nlicence = "MIT"'),
     "5: licence is not a known field; write license",
   ],
@@ -66,7 +66,7 @@ const INVALID_MANIFESTS: [name: string, toml: () => string, message: string][] =
     '7: runtime.protocol is "vai.rpc.v9"; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel, skills',
   ],
   [
-    "a misspelt runtime field",
+    "a misspelled runtime field",
     () => replaceInMinimal("protocol =", "protocl ="),
     "6: runtime.protocol is missing; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel, skills (and 1 more, see details.issues)",
   ],

@@ -1,6 +1,6 @@
 /**
  * A machine with uv but without pip. uv cannot be installed where the tests run, so a program takes its place: it
- * refuses every other argument and variable than those documented for `uv pip install`, and installs with pip.
+ * refuses all arguments and variables except those documented for `uv pip install`, and installs with pip.
  */
 import { execFileSync } from "node:child_process";
 import {

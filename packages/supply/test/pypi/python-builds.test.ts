@@ -1,7 +1,7 @@
 /**
- * Python packages that are built from source archives, with the real pip and a local index. The sandbox is replaced by
- * functions that write the files that the code of an archive could write; `packages/runner/test/runner` tests the real
- * sandbox.
+ * Python packages that are built from source archives, with the real pip and a local index. Functions take the place
+ * of the sandbox and write files that the code of an archive could write; `packages/runner/test/runner` tests the
+ * real sandbox.
  */
 
 import { execFileSync } from "node:child_process";

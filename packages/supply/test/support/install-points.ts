@@ -1,4 +1,4 @@
-/** Homes with packages, and processes that are killed while they install a package or remove one. */
+/** Creates homes with packages, and kills processes while they install or remove a package. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -69,7 +69,7 @@ async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
     .map((row) => row.version)
     .sort()
     .join(" and ");
-  if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `there is ${versions}`;
+  if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `the installed versions are ${versions}`;
   for (const digest of [...rows.map((row) => row.digest), ...packages.digests()])
     await packages.files.verifyTree(digest);
   return null;

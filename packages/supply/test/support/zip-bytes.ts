@@ -29,7 +29,7 @@ export interface ZipPart {
 export interface ZipEnd {
   count?: number;
   /** The number of entries on this disk. */
-  here?: number;
+  entries_on_disk?: number;
   disk?: number;
   size?: number;
   offset?: number;
@@ -56,7 +56,7 @@ export function zip(parts: readonly ZipPart[], end: ZipEnd = {}): Buffer {
   const last = Buffer.alloc(22);
   last.writeUInt32LE(0x06054b50, 0);
   last.writeUInt16LE(end.disk ?? 0, 4);
-  last.writeUInt16LE(end.here ?? end.count ?? parts.length, 8);
+  last.writeUInt16LE(end.entries_on_disk ?? end.count ?? parts.length, 8);
   last.writeUInt16LE(end.count ?? parts.length, 10);
   last.writeUInt32LE(end.size ?? table.length, 12);
   last.writeUInt32LE(end.offset ?? at + between.length, 16);

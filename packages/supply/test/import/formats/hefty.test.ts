@@ -243,7 +243,7 @@ describe("refuses a manifest and explains the problem:", () => {
       /needs Hefty 0.23.0, and this host is compatible with 0.22.0/,
     ],
     ["an unknown field", { ...HELLO, provider: "x" }, /provider is not a field of this file/],
-    ["a misspelt field", { ...HELLO, isolationmode: "External" }, /did you mean isolationMode\?/],
+    ["a misspelled field", { ...HELLO, isolationmode: "External" }, /did you mean isolationMode\?/],
     [
       "unknown fields in x-backplane",
       { ...HELLO, "x-backplane": { class: "inline" } },
