@@ -45,7 +45,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "oci: an outdated list of signatures does not replace a newer one",
     file: `${OCI}/push-layout.ts`,
-    from: "sent === refused ? {} : { condition }",
+    from: "sent_condition === refused_condition ? {} : { condition }",
     to: "{}",
     tests: ["packages/supply/test/oci/push-layout.test.ts"],
   },
