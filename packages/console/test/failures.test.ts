@@ -9,7 +9,7 @@ import { type Services, ServicesContext } from "../src/api/services.ts";
 import { HealthPage } from "../src/pages/health/health-page.tsx";
 import { HomePage } from "../src/pages/home/home-page.tsx";
 import { PackageFailures } from "../src/pages/plugins/package-failures.tsx";
-import { ToastProvider } from "../src/parts/toast.tsx";
+import { ToastProvider } from "../src/parts/actions/toast.tsx";
 
 /** The statuses by which a page filters its calls. Rendering to a string starts no request. */
 function listedStatuses<P extends object>(page: FunctionComponent<P>, props: P): unknown[] {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { addUpdate, type LiveTurn } from "../src/api/session-stream.ts";
 import { filterEvents, toJsonLines } from "../src/pages/events/event-text.ts";
 import { buildTranscript } from "../src/pages/sessions/build-transcript.ts";
-import { checkInstrument, checkPluginHealth, worstStatus } from "../src/parts/health-checks.ts";
+import { checkInstrument, checkPluginHealth, worstStatus } from "../src/parts/health/health-checks.ts";
 
 const date = (id: number) => `2026-01-01T00:00:${String(id).padStart(2, "0")}.000Z`;
 const entry = (id: number, kind: Entry["kind"], payload: Entry["payload"], event_id = `e${id}`): Entry => ({

@@ -3,7 +3,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Services, ServicesContext } from "../api/services.ts";
-import { ToastProvider } from "../parts/toast.tsx";
+import { ToastProvider } from "../parts/actions/toast.tsx";
 import { consoleTheme, createColorSchemeManager } from "../theme/theme.ts";
 import { createConsoleRouter } from "./router.tsx";
 

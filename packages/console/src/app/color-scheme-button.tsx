@@ -1,5 +1,5 @@
 import { ActionIcon, type MantineColorScheme, useMantineColorScheme } from "@mantine/core";
-import { Icon, type IconName } from "../parts/icon.tsx";
+import { Icon, type IconName } from "../parts/layout/icon.tsx";
 
 /** In the order in which the button cycles through them. */
 const SCHEMES: readonly { value: MantineColorScheme; label: string; icon: IconName }[] = [

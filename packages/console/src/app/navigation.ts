@@ -1,5 +1,5 @@
 /** The pages in the order of the sidebar. The palette and the key sequences use the same list. */
-import type { IconName } from "../parts/icon.tsx";
+import type { IconName } from "../parts/layout/icon.tsx";
 
 export interface NavigationItem {
   label: string;

@@ -1,6 +1,6 @@
 import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import { PageHeader } from "../parts/page-header.tsx";
+import { PageHeader } from "../parts/layout/page-header.tsx";
 
 export function NotFoundPage() {
   return (

@@ -5,7 +5,7 @@ import { useRouter } from "@tanstack/react-router";
 import { type KeyboardEvent, useId, useMemo, useState } from "react";
 import { catalogQueries } from "../api/catalog.ts";
 import { useClient } from "../api/services.ts";
-import { Icon, type IconName } from "../parts/icon.tsx";
+import { Icon, type IconName } from "../parts/layout/icon.tsx";
 import { NAVIGATION_ITEMS } from "./navigation.ts";
 import { rankMatches } from "./rank-matches.ts";
 import styles from "./shell.module.css";

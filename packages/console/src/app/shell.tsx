@@ -5,7 +5,7 @@ import { Outlet, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useState } from "react";
 import { useClient } from "../api/services.ts";
 import { statusQueries } from "../api/status.ts";
-import { Icon } from "../parts/icon.tsx";
+import { Icon } from "../parts/layout/icon.tsx";
 import { ColorSchemeButton } from "./color-scheme-button.tsx";
 import { LiveChip, useLiveState } from "./live-chip.tsx";
 import styles from "./shell.module.css";

@@ -1,7 +1,7 @@
 /** Keys that work on every page: ⌘K or Ctrl+K, `?`, and `g` followed by the key of a page. */
 import { useRouter } from "@tanstack/react-router";
 import { useEffect } from "react";
-import { isTyping } from "../parts/data-table.tsx";
+import { isTyping } from "../parts/lists/data-table.tsx";
 import { NAVIGATION_ITEMS } from "./navigation.ts";
 
 export type Overlay = "palette" | "help" | null;

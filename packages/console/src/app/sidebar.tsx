@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import { Icon } from "../parts/icon.tsx";
+import { Icon } from "../parts/layout/icon.tsx";
 import { NAVIGATION, type NavigationItem } from "./navigation.ts";
 import styles from "./shell.module.css";
 

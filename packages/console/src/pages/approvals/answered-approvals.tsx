@@ -1,14 +1,14 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { type AnsweredApproval, approvalQueries } from "../../api/approvals.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge, RiskBadge, type Tone } from "../../parts/badge.tsx";
-import type { Column } from "../../parts/data-table.tsx";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import type { IconName } from "../../parts/icon.tsx";
-import { PagedList } from "../../parts/paged-list.tsx";
-import parts from "../../parts/parts.module.css";
-import { RowLink } from "../../parts/row-link.tsx";
-import { Time } from "../../parts/time.tsx";
+import { Badge, RiskBadge, type Tone } from "../../parts/values/badge.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import type { IconName } from "../../parts/layout/icon.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { RowLink } from "../../parts/lists/row-link.tsx";
+import { Time } from "../../parts/values/time.tsx";
 
 const STATUSES: Record<AnsweredApproval["status"], { tone: Tone; icon: IconName; label: string }> = {
   approved: { tone: "good", icon: "check", label: "Approved" },

@@ -5,17 +5,17 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { bindingQueries } from "../../api/bindings.ts";
 import { useClient } from "../../api/services.ts";
-import { type Column, DataTable } from "../../parts/data-table.tsx";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { useSetFilters } from "../../parts/filters.ts";
-import { Icon } from "../../parts/icon.tsx";
-import { ListSkeleton } from "../../parts/list-skeleton.tsx";
-import { PageHeader } from "../../parts/page-header.tsx";
-import parts from "../../parts/parts.module.css";
-import { BindingBadge } from "../../parts/plugin-badges.tsx";
-import { RowLink } from "../../parts/row-link.tsx";
-import { Time } from "../../parts/time.tsx";
+import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { BindingBadge } from "../../parts/values/plugin-badges.tsx";
+import { RowLink } from "../../parts/lists/row-link.tsx";
+import { Time } from "../../parts/values/time.tsx";
 import { bindingTitle } from "./binding-title.ts";
 
 const COLUMNS: readonly Column<Binding>[] = [

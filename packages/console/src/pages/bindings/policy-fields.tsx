@@ -12,10 +12,10 @@ import {
   TextInput,
 } from "@mantine/core";
 import { useState } from "react";
-import { Icon } from "../../parts/icon.tsx";
-import layout from "../../parts/layout.module.css";
-import { Notice } from "../../parts/notice.tsx";
-import { JsonEditor } from "../../parts/schema-form/schema-form.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Notice } from "../../parts/notices/notice.tsx";
+import { JsonEditor } from "../../parts/forms/schema-form/schema-form.tsx";
 
 export interface PolicyFieldsProps {
   value: BindingPolicy;

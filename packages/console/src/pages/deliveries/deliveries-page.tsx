@@ -12,19 +12,19 @@ import {
   DeliveryActions,
   DeliveryBadge,
   eventType,
-} from "../../parts/delivery-columns.tsx";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { Fields } from "../../parts/fields.tsx";
-import { useSetFilters } from "../../parts/filters.ts";
-import { JsonView } from "../../parts/json-view.tsx";
-import layout from "../../parts/layout.module.css";
-import { ListAndDetail } from "../../parts/list-and-detail.tsx";
-import { ListSkeleton } from "../../parts/list-skeleton.tsx";
-import { PageHeader } from "../../parts/page-header.tsx";
-import { PagedList } from "../../parts/paged-list.tsx";
-import parts from "../../parts/parts.module.css";
-import { Time } from "../../parts/time.tsx";
+} from "../../parts/lists/delivery-columns.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { Fields } from "../../parts/layout/fields.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { JsonView } from "../../parts/values/json-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { ListAndDetail } from "../../parts/layout/list-and-detail.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { Time } from "../../parts/values/time.tsx";
 
 const STATUS_OPTIONS = DELIVERY_STATUSES.map((value) => ({ value, label: DELIVERY_STATES[value].label }));
 

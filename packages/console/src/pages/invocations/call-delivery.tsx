@@ -3,10 +3,10 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { deliveryQueries } from "../../api/deliveries.ts";
 import { useClient } from "../../api/services.ts";
-import { Card } from "../../parts/card.tsx";
-import { DELIVERY_STATES } from "../../parts/delivery-columns.tsx";
-import { Fields } from "../../parts/fields.tsx";
-import { Time } from "../../parts/time.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import { DELIVERY_STATES } from "../../parts/lists/delivery-columns.tsx";
+import { Fields } from "../../parts/layout/fields.tsx";
+import { Time } from "../../parts/values/time.tsx";
 
 export function isDeliveryCall({ export_kind, requested_by }: Invocation): boolean {
   return export_kind === "hook" && requested_by === "kernel";

@@ -1,7 +1,7 @@
 import type { Invocation } from "@backplane/contract";
 import { useInvocationEvents } from "../../api/invocation-events.ts";
-import { Card } from "../../parts/card.tsx";
-import { durationText } from "../../parts/time-text.ts";
+import { Card } from "../../parts/layout/card.tsx";
+import { durationText } from "../../parts/text/time-text.ts";
 import styles from "./invocations.module.css";
 
 /** The events that the plugin reported while it ran. Renders nothing if there are none. */

@@ -1,7 +1,7 @@
 import type { Invocation } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import { Card } from "../../parts/card.tsx";
+import { Card } from "../../parts/layout/card.tsx";
 import { TraceSummary } from "../traces/trace-page.tsx";
 import { TraceWaterfall } from "../traces/trace-waterfall.tsx";
 import { useTrace } from "../traces/use-trace.ts";

@@ -2,7 +2,7 @@ import type { Invocation, Json } from "@backplane/contract";
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useClient } from "../../api/services.ts";
-import { useToast } from "../../parts/toast.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 
 /** Calls the same export of the same binding and opens the new call. It is admitted again, with the current policy. */
 export function useRerun({ binding_id, export_id, session_id }: Invocation) {

@@ -1,4 +1,4 @@
-import { durationText } from "../../parts/time-text.ts";
+import { durationText } from "../../parts/text/time-text.ts";
 import styles from "./invocations.module.css";
 import type { Phase } from "./phases.ts";
 

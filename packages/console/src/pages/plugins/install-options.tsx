@@ -2,7 +2,7 @@
 import type { InstallationSettings, JsonObject } from "@backplane/contract";
 import { Checkbox, FileInput, TagsInput } from "@mantine/core";
 import { useState } from "react";
-import layout from "../../parts/layout.module.css";
+import layout from "../../parts/styles/layout.module.css";
 import type { SourceKind } from "./read-source.ts";
 
 export type InstallChoices = Pick<

@@ -13,13 +13,13 @@ import { useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { Card } from "../../parts/card.tsx";
-import { CliCommand } from "../../parts/cli-command.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import layout from "../../parts/layout.module.css";
-import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
-import { PageHeader } from "../../parts/page-header.tsx";
-import { shellCommand } from "../../parts/shell-quote.ts";
+import { Card } from "../../parts/layout/card.tsx";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { shellCommand } from "../../parts/text/shell-quote.ts";
 import {
   choiceSettings,
   type InstallChoices,

@@ -3,11 +3,11 @@ import { describeProvenance, type Permissions, type SourceInspection } from "@ba
 import { useQuery } from "@tanstack/react-query";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge } from "../../parts/badge.tsx";
-import { Card } from "../../parts/card.tsx";
-import layout from "../../parts/layout.module.css";
-import { Notice } from "../../parts/notice.tsx";
-import { PermissionList, Sentence } from "../../parts/permission-list.tsx";
+import { Badge } from "../../parts/values/badge.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Notice } from "../../parts/notices/notice.tsx";
+import { PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
 import { RequestedPermissions } from "./package-permissions.tsx";
 import { countText } from "./package-text.ts";
 import type { SourceDraft } from "./read-source.ts";

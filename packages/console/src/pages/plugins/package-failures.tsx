@@ -3,15 +3,15 @@ import type { Binding } from "@backplane/contract";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { FAILURE_STATUSES, invocationQueries } from "../../api/invocations.ts";
 import { useClient } from "../../api/services.ts";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { CodeBlock } from "../../parts/json-view.tsx";
-import layout from "../../parts/layout.module.css";
-import { ListSkeleton } from "../../parts/list-skeleton.tsx";
-import { useRows } from "../../parts/paged-list.tsx";
-import parts from "../../parts/parts.module.css";
-import { RowLink } from "../../parts/row-link.tsx";
-import { Time } from "../../parts/time.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { CodeBlock } from "../../parts/values/json-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { useRows } from "../../parts/lists/paged-list.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { RowLink } from "../../parts/lists/row-link.tsx";
+import { Time } from "../../parts/values/time.tsx";
 
 const SHOWN = 5;
 

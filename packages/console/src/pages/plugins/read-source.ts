@@ -1,7 +1,7 @@
 /** Reads the source of an installation as a person writes it, and builds the command that installs the same source. */
 import type { PluginExample } from "@backplane/client";
 import { type InstallationRequest, isObject, type JsonObject } from "@backplane/contract";
-import { parseJsonText } from "../../parts/parse-json-text.ts";
+import { parseJsonText } from "../../parts/text/parse-json-text.ts";
 
 export type RequestedSource = InstallationRequest["source"];
 

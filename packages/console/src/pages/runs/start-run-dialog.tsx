@@ -12,8 +12,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { bindingQueries } from "../../api/bindings.ts";
 import { useServices } from "../../api/services.ts";
-import { ErrorView } from "../../parts/error-view.tsx";
-import layout from "../../parts/layout.module.css";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
 
 const CONTEXT_LABELS: Record<RiskContext, string> = {
   conversation: "Conversation: a person is watching",

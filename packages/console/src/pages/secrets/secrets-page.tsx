@@ -6,17 +6,17 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { secretQueries } from "../../api/secrets.ts";
 import { useServices } from "../../api/services.ts";
-import { Confirm } from "../../parts/confirm.tsx";
-import type { Column } from "../../parts/data-table.tsx";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { Icon } from "../../parts/icon.tsx";
-import layout from "../../parts/layout.module.css";
-import { PageHeader } from "../../parts/page-header.tsx";
-import { PagedList } from "../../parts/paged-list.tsx";
-import parts from "../../parts/parts.module.css";
-import { Time } from "../../parts/time.tsx";
-import { useToast } from "../../parts/toast.tsx";
+import { Confirm } from "../../parts/actions/confirm.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { Time } from "../../parts/values/time.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 
 export function SecretsPage() {
   const { client } = useServices();

@@ -1,6 +1,6 @@
 /** Files that are sent with a message. The gateway stores a message as one request, which limits their size. */
 import { isObject, type JsonObject } from "@backplane/contract";
-import { bytesText } from "../../parts/bytes-text.ts";
+import { bytesText } from "../../parts/text/bytes-text.ts";
 
 export interface PickedFile {
   name: string;

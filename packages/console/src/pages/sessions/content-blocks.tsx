@@ -5,10 +5,10 @@
 import { codeOf, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { useEffect, useState } from "react";
 import { useClient } from "../../api/services.ts";
-import { bytesText } from "../../parts/bytes-text.ts";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { Icon } from "../../parts/icon.tsx";
-import { CodeBlock, JsonView } from "../../parts/json-view.tsx";
+import { bytesText } from "../../parts/text/bytes-text.ts";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { CodeBlock, JsonView } from "../../parts/values/json-view.tsx";
 import { fileOf } from "./attachments.ts";
 import { MarkdownView } from "./markdown-view.tsx";
 import { safeHref } from "./parse-markdown.ts";

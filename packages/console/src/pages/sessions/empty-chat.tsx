@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useClient } from "../../api/services.ts";
 import { providerQueries } from "../../api/settings.ts";
-import { EmptyView } from "../../parts/empty-view.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import styles from "./sessions.module.css";
 
 /** Scripts of the offline model, which answers until a provider is set up. */

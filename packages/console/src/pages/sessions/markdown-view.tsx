@@ -1,5 +1,5 @@
 import { memo, type ReactNode, useMemo } from "react";
-import { CodeBlock } from "../../parts/json-view.tsx";
+import { CodeBlock } from "../../parts/values/json-view.tsx";
 import styles from "./markdown.module.css";
 import { type MarkdownBlock, parseMarkdown, type Span } from "./parse-markdown.ts";
 

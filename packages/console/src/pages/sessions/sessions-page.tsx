@@ -12,17 +12,17 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useMemo } from "react";
 import { useClient } from "../../api/services.ts";
 import { runningKey, sessionQueries } from "../../api/sessions.ts";
-import { Badge } from "../../parts/badge.tsx";
-import type { Column } from "../../parts/data-table.tsx";
-import { EmptyView } from "../../parts/empty-view.tsx";
-import { useSetFilters } from "../../parts/filters.ts";
-import { Icon } from "../../parts/icon.tsx";
-import { PageHeader } from "../../parts/page-header.tsx";
-import { PagedList } from "../../parts/paged-list.tsx";
-import parts from "../../parts/parts.module.css";
-import { RowLink } from "../../parts/row-link.tsx";
-import { TextFilter } from "../../parts/text-filter.tsx";
-import { Time } from "../../parts/time.tsx";
+import { Badge } from "../../parts/values/badge.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { RowLink } from "../../parts/lists/row-link.tsx";
+import { TextFilter } from "../../parts/lists/text-filter.tsx";
+import { Time } from "../../parts/values/time.tsx";
 import { isSubAgent, matchesSession, newSessionId, sessionTitle } from "./session-text.ts";
 
 function columnsOf(running: ReadonlySet<string>): Column<Session>[] {

@@ -9,9 +9,9 @@ import { defaultRangeExtractor, type Range, useVirtualizer } from "@tanstack/rea
 import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import type { OutgoingMessage } from "../../api/session-outbox.ts";
 import type { ToolProgress } from "../../api/session-stream.ts";
-import { ApprovalAnswerForm } from "../../parts/approval-answer.tsx";
-import { RiskBadge } from "../../parts/badge.tsx";
-import { Icon } from "../../parts/icon.tsx";
+import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer.tsx";
+import { RiskBadge } from "../../parts/values/badge.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import { type CompactionState, isSetAside } from "./compaction-state.ts";
 import { Marker } from "./marker.tsx";
 import {

@@ -16,7 +16,7 @@ import { useClient } from "../../api/services.ts";
 import type { OutgoingMessage } from "../../api/session-outbox.ts";
 import type { LiveTurn } from "../../api/session-stream.ts";
 import { type LoadedTape, type SessionAddress, sessionQueries } from "../../api/sessions.ts";
-import { useRows } from "../../parts/paged-list.tsx";
+import { useRows } from "../../parts/lists/paged-list.tsx";
 import { attachCalls } from "./attach-calls.ts";
 import { buildTranscript, type TranscriptItem } from "./build-transcript.ts";
 import { compactionStates } from "./compaction-state.ts";

@@ -5,7 +5,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef } from "react";
 import { useServices } from "../../api/services.ts";
 import { loadEarlierEntries, type SessionAddress } from "../../api/sessions.ts";
-import { useToast } from "../../parts/toast.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import type { EntryActions } from "./messages.tsx";
 import { readOnlyReason } from "./session-text.ts";
 

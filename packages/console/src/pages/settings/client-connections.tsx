@@ -8,17 +8,17 @@ import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { keyQueries } from "../../api/settings.ts";
-import { Card } from "../../parts/card.tsx";
-import { CliCommand } from "../../parts/cli-command.tsx";
-import { CopyButton } from "../../parts/copy-button.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import { Fields } from "../../parts/fields.tsx";
-import { CodeBlock } from "../../parts/json-view.tsx";
-import layout from "../../parts/layout.module.css";
-import { Notice } from "../../parts/notice.tsx";
-import { useRows } from "../../parts/paged-list.tsx";
-import { shellCommand } from "../../parts/shell-quote.ts";
-import { Time } from "../../parts/time.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { CopyButton } from "../../parts/actions/copy-button.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { Fields } from "../../parts/layout/fields.tsx";
+import { CodeBlock } from "../../parts/values/json-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Notice } from "../../parts/notices/notice.tsx";
+import { useRows } from "../../parts/lists/paged-list.tsx";
+import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { Time } from "../../parts/values/time.tsx";
 import { RevokeKey } from "./api-keys.tsx";
 
 interface ClientFormat {

@@ -12,10 +12,10 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { llmQueries } from "../../api/llm.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { CopyButton } from "../../parts/copy-button.tsx";
-import { ErrorView } from "../../parts/error-view.tsx";
-import layout from "../../parts/layout.module.css";
-import { Notice } from "../../parts/notice.tsx";
+import { CopyButton } from "../../parts/actions/copy-button.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Notice } from "../../parts/notices/notice.tsx";
 
 const DAY_MS = 86_400_000;
 const EXPIRIES = [

@@ -1,10 +1,10 @@
 /** The rows of a trace on a common time scale. Only the rows near the visible ones are in the document. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
-import { useListKeys } from "../../parts/data-table.tsx";
-import { Icon, type IconName } from "../../parts/icon.tsx";
-import { RowLink } from "../../parts/row-link.tsx";
-import { durationText } from "../../parts/time-text.ts";
+import { useListKeys } from "../../parts/lists/data-table.tsx";
+import { Icon, type IconName } from "../../parts/layout/icon.tsx";
+import { RowLink } from "../../parts/lists/row-link.tsx";
+import { durationText } from "../../parts/text/time-text.ts";
 import type { TraceRow } from "./build-trace.ts";
 import { type CompressedScale, compressGaps } from "./compress-gaps.ts";
 import styles from "./traces.module.css";

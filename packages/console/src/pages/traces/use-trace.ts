@@ -3,8 +3,8 @@ import { useInfiniteQuery, useQueries } from "@tanstack/react-query";
 import { useEffect, useMemo } from "react";
 import { useClient } from "../../api/services.ts";
 import { traceQueries, useTraceUpdates } from "../../api/traces.ts";
-import { useRows } from "../../parts/paged-list.tsx";
-import { useNow } from "../../parts/time.tsx";
+import { useRows } from "../../parts/lists/paged-list.tsx";
+import { useNow } from "../../parts/values/time.tsx";
 import { buildTrace } from "./build-trace.ts";
 
 /** At most this many runs are loaded. Any other run is drawn from its first call to its last. */
