@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
-import { LongestFirst } from "./test/support/longest-first.ts";
+import { LongestFirst } from "./test/support/vitest/longest-first.ts";
 
 const conditions = ["backplane-source", "node"];
 
@@ -32,10 +32,10 @@ export default defineConfig({
         test: {
           name: "fast",
           deps,
-          globalSetup: ["test/support/run-folder.ts"],
+          globalSetup: ["test/support/vitest/run-folder.ts"],
           // The files of a worker share its modules. Loading them again for every file took half of the time.
           isolate: false,
-          setupFiles: ["test/support/fresh-process.ts", "test/support/seed.ts"],
+          setupFiles: ["test/support/vitest/fresh-process.ts", "test/support/vitest/seed.ts"],
           include: [
             "packages/*/test/**/*.test.ts",
             "plugins/*/test/**/*.test.ts",
@@ -57,7 +57,7 @@ export default defineConfig({
           // Many of these tests wait for outages, leases and restarts. Projects with other limits run one after another.
           maxWorkers: availableParallelism() + 4,
           sequence: { groupOrder: 1 },
-          globalSetup: ["test/support/run-folder.ts"],
+          globalSetup: ["test/support/vitest/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
           hookTimeout: 600_000,

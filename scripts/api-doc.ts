@@ -3,7 +3,7 @@
  * `test/api-reference.test.ts` fails if the page differs from the generated text.
  */
 import { writeFileSync } from "node:fs";
-import { startTestGateway } from "../test/support/gateway.ts";
+import { startTestGateway } from "../test/support/gateway/gateway.ts";
 
 interface Schema {
   $ref?: string;

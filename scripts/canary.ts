@@ -1,6 +1,6 @@
 /**
  * Runs after the tests: sums up the suite's searches for the canary, a secret that every test gateway stores
- * (test/support/canary.ts), searches the test reports and the files that a killed test left in the temporary folder,
+ * (test/support/gateway/canary.ts), searches the test reports and the files that a killed test left in the temporary folder,
  * and fails if any copy of the canary is found or if no binding received it. The check covers the gateways that tests
  * start as processes and the plugins that test support writes for them; modules with their own tests have their own
  * canaries.
@@ -8,7 +8,12 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CANARY_FOLDER, type SearchReport, searchFolder, searchText } from "../test/support/canary.ts";
+import {
+  CANARY_FOLDER,
+  type SearchReport,
+  searchFolder,
+  searchText,
+} from "../test/support/gateway/canary.ts";
 
 const LEFTOVER_FOLDER = /^backplane-(?:e2e|cli|plugin|runner)-/;
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type OpenApi, renderApiReference } from "../scripts/api-doc.ts";
-import { startTestGateway, type TestGateway } from "./support/gateway.ts";
+import { startTestGateway, type TestGateway } from "./support/gateway/gateway.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {

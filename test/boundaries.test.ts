@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { findFolderCycles } from "./support/folder-cycles.ts";
-import { findForbiddenImports, readImportTable } from "./support/import-table.ts";
+import { findFolderCycles } from "./support/repository/folder-cycles.ts";
+import { findForbiddenImports, readImportTable } from "./support/repository/import-table.ts";
 
 const rules = readImportTable(readFileSync("ARCHITECTURE.md", "utf8"));
 

@@ -4,7 +4,7 @@ import { globSync, readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
-import { exportedNames } from "./support/exported-names.ts";
+import { exportedNames } from "./support/repository/exported-names.ts";
 
 interface Manifest {
   name: string;

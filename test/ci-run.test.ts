@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { isAlive } from "./support/processes.ts";
+import { isAlive } from "./support/gateway/processes.ts";
 
 /** A suite is three processes deep, like npm, vitest and a worker. `FAST` decides whether the fast one fails, waits or passes. */
 const NPM = `#!/bin/bash

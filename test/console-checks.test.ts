@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { CONSOLE_CHECKS, type ConsoleCheck } from "./support/console-checks.ts";
+import { CONSOLE_CHECKS, type ConsoleCheck } from "./support/console/console-checks.ts";
 
 /** Tests that do not exist, and checks without a test. */
 function missingTests(checks: readonly ConsoleCheck[], read: (file: string) => string): string[] {

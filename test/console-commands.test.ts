@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { buildProgram } from "../packages/cli/src/program/program.ts";
 import { captureIo } from "../packages/cli/test/support/capture-io.ts";
-import { consoleCommands } from "./support/console-commands.ts";
+import { consoleCommands } from "./support/console/console-commands.ts";
 import { verifies } from "./support/verifies.ts";
 
 type Command = ReturnType<typeof buildProgram>;

@@ -17,7 +17,7 @@ import {
 import { expect, test } from "vitest";
 import { renderCliReference } from "../scripts/cli-doc.ts";
 import { renderConfigReference } from "../scripts/config-doc.ts";
-import { findMissingLine, parseQuickstart } from "./support/quickstart.ts";
+import { findMissingLine, parseQuickstart } from "./support/repository/quickstart.ts";
 import { verifies } from "./support/verifies.ts";
 
 const DOCUMENTS = globSync(["*.md", "docs/**/*.md", "spec/*.md", "examples/*/README.md"]);

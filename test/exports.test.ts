@@ -6,7 +6,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { exportedNames } from "./support/exported-names.ts";
+import { exportedNames } from "./support/repository/exported-names.ts";
 
 interface Manifest {
   name: string;

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { cleanEnvironment } from "./support/gateway.ts";
+import { cleanEnvironment } from "./support/gateway/gateway.ts";
 
 const SCRIPT = resolve("scripts/prepare-system.ts");
 /** The C library of another architecture, which the machine lacks as well. */

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { removeFolder } from "./support/run-folder.ts";
+import { removeFolder } from "./support/vitest/run-folder.ts";
 
 test.each([
   ["returned although the folder is still there", () => {}],

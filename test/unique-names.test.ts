@@ -4,7 +4,7 @@
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { declaredNames } from "./support/exported-names.ts";
+import { declaredNames } from "./support/repository/exported-names.ts";
 
 /** Names that several files may declare, with the reason. */
 const SHARED: Readonly<Record<string, RegExp>> = {

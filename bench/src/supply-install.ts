@@ -15,7 +15,7 @@ import type { ReadableStream as NodeReadableStream } from "node:stream/web";
 import { promisify } from "node:util";
 import { createGunzip } from "node:zlib";
 import { type Extract, extract } from "tar-stream";
-import { startDockerRegistry } from "../../test/support/docker-registry.ts";
+import { startDockerRegistry } from "../../test/support/registries/docker-registry.ts";
 import { buildEchoPackage } from "./echo-package.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";

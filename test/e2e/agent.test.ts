@@ -7,7 +7,7 @@ import type { Approval, Block, Chain, Entry, Run, Session } from "@backplane/con
 import { afterAll, beforeAll, expect } from "vitest";
 import { WebSocket } from "ws";
 import { readStream } from "../../packages/api/test/support/read-stream.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 const MARKET = `

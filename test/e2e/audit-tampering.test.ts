@@ -13,7 +13,7 @@ import {
   addChecksumFunctions,
   checksummedTables,
 } from "../../packages/store/src/sqlite/connection/row-checksums.ts";
-import { startTestGateway } from "../support/gateway.ts";
+import { startTestGateway } from "../support/gateway/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 const ENTRIES = 8;

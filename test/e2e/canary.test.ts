@@ -1,8 +1,8 @@
 /** A plugin that repeats its secret in all its output: no copy reaches a record, a log or a response. */
 import { expect } from "vitest";
-import { CANARY, type SearchReport, searchText } from "../support/canary.ts";
-import { startTestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { CANARY, type SearchReport, searchText } from "../support/gateway/canary.ts";
+import { startTestGateway } from "../support/gateway/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 /** Repeats the secret in the result, in events, on stderr and in an error; raw, as JSON, base64 and URL-encoded. */

@@ -1,6 +1,6 @@
 /** The console session of a browser across restarts of the gateway. */
 import { expect, onTestFinished, test } from "vitest";
-import { startTestGateway } from "../support/gateway.ts";
+import { startTestGateway } from "../support/gateway/gateway.ts";
 
 test("keeps a browser signed in across an orderly restart and a kill, until it signs out", async () => {
   const first = await startTestGateway();

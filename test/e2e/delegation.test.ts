@@ -3,10 +3,10 @@
  * it until its call ends. The token of a sandboxed process is accepted only from the listeners of that process.
  */
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
-import { startPostgres, type TestPostgres } from "../support/postgres.ts";
-import { eventually } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
+import { startPostgres, type TestPostgres } from "../support/store/postgres.ts";
 import { verifies } from "../support/verifies.ts";
 
 let postgres: TestPostgres;

@@ -20,8 +20,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { cleanEnvironment, runCli, startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { cleanEnvironment, runCli, startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-modes-"));

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Invocation, PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { eventually, isAlive, processesWith } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually, isAlive, processesWith } from "../support/gateway/processes.ts";
 
 /** A plugin whose tool attempts one operation for each call, such as a read or a connection, and reports the result. */
 const PROBER = `import { execFileSync } from "node:child_process";

@@ -2,8 +2,8 @@
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { installAndBind, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;

@@ -14,7 +14,7 @@ import {
   until,
   useInstrumentGateway,
   writePlugin,
-} from "../support/instrument-gateway.ts";
+} from "../support/plugins/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 useInstrumentGateway();

@@ -11,7 +11,7 @@ import {
   unload,
   useInstrumentGateway,
   writePlugin,
-} from "../support/instrument-gateway.ts";
+} from "../support/plugins/instrument-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 useInstrumentGateway();

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { InstrumentPluginView, Invocation, PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { installAndBind, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import {
   MCP_SOURCE,
   rpcProgram,
@@ -16,7 +16,7 @@ import {
   writeFolder,
   writeInstrument,
   writeKernelPlugin,
-} from "../support/probe-plugins.ts";
+} from "../support/plugins/probe-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
 interface ProbeResult {

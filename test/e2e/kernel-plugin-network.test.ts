@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
 
 let gateway: TestGateway;
 let server: Server;

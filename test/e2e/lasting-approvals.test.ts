@@ -10,8 +10,8 @@ import { type Client, createClient } from "@backplane/client";
 import type { ApprovalAnswer, Run } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { readStream } from "../../packages/api/test/support/read-stream.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bindMcpServer } from "../support/mcp-server.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { bindMcpServer } from "../support/mcp/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
 
 const READS = { readOnlyHint: true, destructiveHint: false, openWorldHint: true };

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bindMcpServer, callTool, type EndedCall } from "../support/mcp-server.ts";
-import { eventually, processesWith } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually, processesWith } from "../support/gateway/processes.ts";
+import { bindMcpServer, callTool, type EndedCall } from "../support/mcp/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
 
 const mark = `mcp-client-${process.pid}-${Math.random().toString(36).slice(2)}`;

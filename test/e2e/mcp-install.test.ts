@@ -10,8 +10,8 @@ import {
   type Registry,
   startRegistry,
 } from "../../packages/supply/test/support/npm-registry.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { callTool, type EndedCall, MCP_PROGRAM } from "../support/mcp-server.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { callTool, type EndedCall, MCP_PROGRAM } from "../support/mcp/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { type McpFixture, startMcpFixture } from "../support/mcp-fixture.ts";
+import { type McpFixture, startMcpFixture } from "../support/mcp/mcp-fixture.ts";
 import { verifies } from "../support/verifies.ts";
 
 let fixture: McpFixture;

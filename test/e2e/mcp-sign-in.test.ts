@@ -7,16 +7,16 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser } from "../support/browser.ts";
-import { createCookieBrowser } from "../support/cookie-browser.ts";
-import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { openBrowser } from "../support/browser/browser.ts";
+import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
+import { createCookieBrowser } from "../support/mcp/cookie-browser.ts";
 import {
   type AuthorizationServer,
   type ProtectedServer,
   startAuthorizationServer,
   startProtectedServer,
-} from "../support/oauth-server.ts";
-import { eventually } from "../support/processes.ts";
+} from "../support/mcp/oauth-server.ts";
 
 let authority: AuthorizationServer;
 let server: ProtectedServer;

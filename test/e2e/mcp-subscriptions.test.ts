@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bindMcpServer } from "../support/mcp-server.ts";
-import { eventually } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
+import { bindMcpServer } from "../support/mcp/mcp-server.ts";
 
 /** Sends an update for each subscribed resource every 50 ms; its tool terminates the process. */
 const SERVER = `

@@ -1,9 +1,9 @@
 /** Prewarmed processes exist before their call and stop with their gateway, however it exits. */
 import { expect } from "vitest";
 import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
-import { eventually, isAlive } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually, isAlive } from "../support/gateway/processes.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 const OK = `() => ({ status: "succeeded", result: { content: [] } })`;

@@ -4,7 +4,7 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { cleanEnvironment, runCli, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { cleanEnvironment, runCli, startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 const home = mkdtempSync(join(tmpdir(), "backplane-refuse-"));

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bundle, installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { bundle, installAndBind, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;

@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bindMcpServer, callTool } from "../support/mcp-server.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { bindMcpServer, callTool } from "../support/mcp/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;

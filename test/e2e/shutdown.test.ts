@@ -2,10 +2,10 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
-import { eventually, processesWith } from "../support/processes.ts";
-import { createSharedFolder, type SharedFolder } from "../support/shared-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually, processesWith } from "../support/gateway/processes.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
+import { createSharedFolder, type SharedFolder } from "../support/plugins/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 const gateways: TestGateway[] = [];

@@ -1,7 +1,7 @@
 /** One fixture per failure of a side process: the same code in the record, over HTTP and in the CLI. */
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { installAndBind, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;

@@ -9,7 +9,7 @@ import {
   type ToolList,
   useToolFolders,
   writeToolsFolder,
-} from "../support/tool-folders.ts";
+} from "../support/plugins/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();

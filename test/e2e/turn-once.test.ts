@@ -1,8 +1,8 @@
 /** Two gateways on one PostgreSQL: a session has one running turn across both. */
 import { afterAll, beforeAll, expect } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { startPostgres, type TestPostgres } from "../support/postgres.ts";
-import { eventually } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
+import { startPostgres, type TestPostgres } from "../support/store/postgres.ts";
 import { verifies } from "../support/verifies.ts";
 
 const PAIRS = 100;

@@ -3,12 +3,12 @@ import { hash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
-import { createGatedTool } from "../support/gated-tool.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
-import { startPostgres, type TestPostgres } from "../support/postgres.ts";
-import { eventually } from "../support/processes.ts";
-import { createSharedFolder, type SharedFolder } from "../support/shared-folder.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
+import { createGatedTool } from "../support/plugins/gated-tool.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugins/plugin-folder.ts";
+import { createSharedFolder, type SharedFolder } from "../support/plugins/shared-folder.ts";
+import { startPostgres, type TestPostgres } from "../support/store/postgres.ts";
 import { verifies } from "../support/verifies.ts";
 
 let postgres: TestPostgres;

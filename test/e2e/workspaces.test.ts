@@ -10,7 +10,7 @@ import {
   toolSource,
   useToolFolders,
   writeToolsFolder,
-} from "../support/tool-folders.ts";
+} from "../support/plugins/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
-import { eventually, isAlive } from "../support/processes.ts";
+import { eventually, isAlive } from "../support/gateway/processes.ts";
 import { verifies } from "../support/verifies.ts";
 import { type Change, weakenSandbox } from "./hostile.ts";
 

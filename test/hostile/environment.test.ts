@@ -10,7 +10,7 @@ import {
   packageFolder,
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
-import { eventually } from "../support/processes.ts";
+import { eventually } from "../support/gateway/processes.ts";
 import { attack, compile } from "./hostile.ts";
 
 const CANARY = "canary-of-the-gateway";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
 import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
-import { isAlive } from "../support/processes.ts";
+import { isAlive } from "../support/gateway/processes.ts";
 import { attack, prepare, weakenSandbox } from "./hostile.ts";
 
 type Status = Record<string, string>;

@@ -1,6 +1,6 @@
 /** Plugins in three languages that leak their secrets in many ways. The call's input selects the mode. */
 import { readFileSync } from "node:fs";
-import { type PluginFolder, writePluginFolder } from "../support/plugin-folder.ts";
+import { type PluginFolder, writePluginFolder } from "../support/plugins/plugin-folder.ts";
 
 const PERMISSIONS = `[exports.permissions]
 filesystem = "scratch"

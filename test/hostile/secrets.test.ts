@@ -6,8 +6,8 @@ import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { eventually } from "../support/processes.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway/gateway.ts";
+import { eventually } from "../support/gateway/processes.ts";
 import { verifies } from "../support/verifies.ts";
 import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
 

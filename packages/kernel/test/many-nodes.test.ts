@@ -4,7 +4,7 @@ import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/man
 import { ended, ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, seedTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../test/support/store/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createTestSessionIn } from "../../agent/test/loop/test-session.ts";
 import { createRevocableKey } from "../../door/test/authority/revocable-key.ts";

@@ -7,7 +7,7 @@ import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { startPostgres } from "../../../test/support/postgres.ts";
+import { startPostgres } from "../../../test/support/store/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { runUntilKilled } from "./support/killed-writer.ts";

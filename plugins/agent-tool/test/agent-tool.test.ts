@@ -1,7 +1,7 @@
 import { BackplaneError, type Json, type JsonObject, type KernelToolCall } from "@backplane/contract";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect, test } from "vitest";
-import { type Script, scriptedContext } from "../../../test/support/scripted-context.ts";
+import { type Script, scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 
 const CHILD = "sess_1::agent::0a1b2c3d";

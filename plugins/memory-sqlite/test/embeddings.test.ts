@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { Json, JsonObject, MemoryEntry } from "@backplane/contract";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, expect } from "vitest";
-import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createMemoryPlugin } from "../src/plugin.ts";
 import { queryEvent, writeEvent } from "./memory-events.ts";

@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect } from "vitest";
-import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createMemoryPlugin } from "../src/plugin.ts";
 import { queryEvent } from "./memory-events.ts";

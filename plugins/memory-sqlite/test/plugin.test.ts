@@ -4,7 +4,10 @@ import type { JsonObject, KernelPlugin, MemoryEntry } from "@backplane/contract"
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type ScriptedContext, scriptedContext } from "../../../test/support/scripted-context.ts";
+import {
+  type ScriptedContext,
+  scriptedContext,
+} from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin as bundled, createMemoryPlugin } from "../src/plugin.ts";
 import { NOW_S, queryEvent, writeEvent } from "./memory-events.ts";

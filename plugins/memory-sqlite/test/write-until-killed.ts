@@ -2,7 +2,7 @@
  * A program that writes entries through the plugin, four at a time, until it is killed. It prints the number of each
  * entry after the entry is stored.
  */
-import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 import { writeEvent } from "./memory-events.ts";
 

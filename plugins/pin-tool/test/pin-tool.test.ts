@@ -1,6 +1,6 @@
 import { BackplaneError, type Json, type JsonObject, type KernelToolCall } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 
 async function loadPinTool() {

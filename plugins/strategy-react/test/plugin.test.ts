@@ -1,6 +1,6 @@
 import { type AgentLoopState, type BusEvent, type JsonObject, tokenUsage } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { type Script, scriptedContext } from "../../../test/support/scripted-context.ts";
+import { type Script, scriptedContext } from "../../../test/support/kernel-plugins/scripted-context.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 

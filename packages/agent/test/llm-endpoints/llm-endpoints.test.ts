@@ -4,7 +4,7 @@ import { type Caller, hostPolicy, type LlmEndpointPart, type LlmEndpointRequest 
 import { openPostgresStore } from "@backplane/store";
 import { admin, createTestKernel, seedTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createLlmEndpoints, MAX_CALLS_PER_CALLER } from "../../src/llm-endpoints/llm-endpoints.ts";
 

@@ -11,7 +11,7 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSessionIn, type TestSession } from "./test-session.ts";
 

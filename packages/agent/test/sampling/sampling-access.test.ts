@@ -9,7 +9,7 @@ import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, guest, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, createTestSessionIn, type TestSession } from "../loop/test-session.ts";
 

@@ -1,6 +1,6 @@
 /**
  * Each plugin has exactly one defect: the suite must report the rule that it breaks, and no other. The other defects
- * are in test/slow/plugin-conformance.test.ts.
+ * are in test/slow/plugins/plugin-conformance.test.ts.
  */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

@@ -7,8 +7,8 @@ import {
   type RouteComponent,
 } from "@tanstack/react-router";
 import { parseSearch, stringifySearch } from "../api/search.ts";
-import { ErrorView } from "../parts/notices/error-view.tsx";
 import { ListSkeleton } from "../parts/lists/list-skeleton.tsx";
+import { ErrorView } from "../parts/notices/error-view.tsx";
 import { NotFoundPage } from "./not-found-page.tsx";
 import { Shell } from "./shell.tsx";
 

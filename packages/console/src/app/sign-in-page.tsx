@@ -1,9 +1,9 @@
 import { Button } from "@mantine/core";
 import { useEffect } from "react";
 import { useServices } from "../api/services.ts";
-import { CliCommand } from "../parts/values/cli-command.tsx";
 import { Icon } from "../parts/layout/icon.tsx";
 import parts from "../parts/styles/parts.module.css";
+import { CliCommand } from "../parts/values/cli-command.tsx";
 import styles from "./shell.module.css";
 
 /** Shown while this browser has no login. A link that is opened in another tab signs this one in too. */

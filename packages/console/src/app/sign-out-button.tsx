@@ -1,7 +1,7 @@
 import { ActionIcon } from "@mantine/core";
 import { useServices } from "../api/services.ts";
-import { Icon } from "../parts/layout/icon.tsx";
 import { useToast } from "../parts/actions/toast.tsx";
+import { Icon } from "../parts/layout/icon.tsx";
 
 export function SignOutButton() {
   const { live, queries } = useServices();

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
+import { bundlePrograms } from "../../../../test/support/kernel-plugins/bundle-programs.ts";
 
 const dir = createMemoryFolder("backplane-keyed-");
 beforeAll(() =>

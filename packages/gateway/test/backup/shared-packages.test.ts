@@ -15,7 +15,7 @@ import {
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import pg from "pg";
 import { expect, onTestFinished } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createBackup } from "../../src/backup/create-backup.ts";
 import { restoreBackup } from "../../src/backup/restore-backup.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openSqliteStore } from "@backplane/store";
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { loadConfig } from "../../src/config/config.ts";
 import { checkSystem } from "../../src/doctor/check-system.ts";
 

@@ -4,7 +4,10 @@ import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
-import { writeManyFiles, writePluginFile } from "../../../../test/support/many-files-plugin.ts";
+import {
+  writeManyFiles,
+  writePluginFile,
+} from "../../../../test/support/kernel-plugins/many-files-plugin.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 

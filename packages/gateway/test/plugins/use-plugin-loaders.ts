@@ -7,8 +7,8 @@ import { createModuleHost, type ModuleHostOptions } from "@backplane/runner";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, beforeAll, expect } from "vitest";
-import { createConfinedLoader } from "../../../../test/support/confined-loader.ts";
-import { withBundledHost } from "../../../../test/support/plugin-host.ts";
+import { createConfinedLoader } from "../../../../test/support/kernel-plugins/confined-loader.ts";
+import { withBundledHost } from "../../../../test/support/kernel-plugins/plugin-host.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 

@@ -4,7 +4,7 @@ import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
   agentPluginFiles,

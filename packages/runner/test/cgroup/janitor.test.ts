@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
-import { isAlive } from "../../../../test/support/processes.ts";
+import { isAlive } from "../../../../test/support/gateway/processes.ts";
 import { startJanitor } from "../../src/cgroup/janitor.ts";
 import { openCgroups } from "../../src/cgroup/open-cgroups.ts";
 

@@ -12,8 +12,8 @@ import {
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { BUNDLED_HOST } from "../../../../test/support/plugin-host.ts";
-import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { eventually, isAlive } from "../../../../test/support/gateway/processes.ts";
+import { BUNDLED_HOST } from "../../../../test/support/kernel-plugins/plugin-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../../gateway/src/host/clock.ts";
 import { createEgress } from "../../src/egress/create-egress.ts";

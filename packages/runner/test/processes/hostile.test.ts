@@ -123,7 +123,7 @@ verifies(
   },
 );
 
-/** test/slow/runner-stderr.test.ts does the same with 1 GB. */
+/** test/slow/runner/stderr.test.ts does the same with 1 GB. */
 test("drains a flood of stderr during the call and keeps the last 1 MiB", async () => {
   const outcome = await attack(createTestRunner(), vai("floods-stderr", { input: { megabytes: 32 } }));
   expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { processesWith } from "../../../../test/support/processes.ts";
+import { processesWith } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { ProcessRunner } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";

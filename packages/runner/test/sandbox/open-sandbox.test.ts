@@ -4,7 +4,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync 
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { eventually, isAlive } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
 import { descendantsOf, waitingSandboxes } from "../support/process-tree.ts";

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { eventually, isAlive } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";

@@ -8,7 +8,7 @@ import type { Runner, RunOutcome } from "@backplane/ports";
 import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished } from "vitest";
-import { isAlive, processesWith } from "../../../../test/support/processes.ts";
+import { isAlive, processesWith } from "../../../../test/support/gateway/processes.ts";
 import { createRunner, type RunnerOptions } from "../../src/index.ts";
 import { filesAt } from "./files-at.ts";
 import { FIXTURES, type RequestChange, requestOf } from "./request.ts";

@@ -2,7 +2,7 @@
 import { openPostgresStore } from "@backplane/store";
 import { admin, seedTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import {
   callReadTool,
   countRenewals,

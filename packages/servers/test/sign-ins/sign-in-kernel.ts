@@ -7,7 +7,10 @@ import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
 import { onTestFinished } from "vitest";
-import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
+import {
+  type AuthorizationServer,
+  startAuthorizationServer,
+} from "../../../../test/support/mcp/oauth-server.ts";
 
 export const SERVER_URL = "http://127.0.0.1:1/mcp";
 export const buildServerManifest = (secret_slots: string[]) =>

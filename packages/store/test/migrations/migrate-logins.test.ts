@@ -8,7 +8,7 @@ import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import pg from "pg";
 import { expect, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { MIGRATIONS } from "../../src/migrations/all-migrations.ts";
 
 const EARLIER_MIGRATIONS = MIGRATIONS.filter(({ version }) => version < 11);

@@ -8,7 +8,7 @@ import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import pg from "pg";
 import { test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { MIGRATIONS } from "../../src/migrations/all-migrations.ts";
 
 /** The text contains `$1` for the first value, on both databases. */

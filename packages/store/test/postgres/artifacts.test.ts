@@ -7,8 +7,8 @@ import {
   artifactContract,
   createUniqueBytes,
   readAll,
-} from "../../../../test/support/artifact-contract.ts";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+} from "../../../../test/support/store/artifact-contract.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 
 let server: TestPostgres;
 let direct: pg.Client;

@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { startPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres } from "../../../../test/support/store/postgres.ts";
 import { openPostgresStore } from "../../src/index.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "../support/sample-sessions.ts";
 import { sampleInvocation } from "../support/samples.ts";

@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { openPostgresStore } from "../../src/index.ts";
 import { explainConnection } from "../../src/postgres/explain-connection.ts";
 

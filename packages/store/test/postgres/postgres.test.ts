@@ -2,7 +2,7 @@ import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { storeContract } from "../stores/contract.ts";
 import { sampleRun, tape } from "../support/sample-runs.ts";

@@ -4,7 +4,7 @@ import type { SharedFile } from "@backplane/ports";
 import { openPostgresStore, type PostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 
 let server: TestPostgres;
 let direct: pg.Client;

@@ -10,7 +10,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 
-// test/slow/store-faults.test.ts kills the process at every point; here only at a sample of them.
+// test/slow/store/faults.test.ts kills the process at every point; here only at a sample of them.
 verifies(
   "fault.write-points",
   "leaves the old or the new state when killed before a sampled write",

@@ -6,7 +6,7 @@ import {
   type ArtifactSubject,
   artifactContract,
   createUniqueBytes,
-} from "../../../../test/support/artifact-contract.ts";
+} from "../../../../test/support/store/artifact-contract.ts";
 import { openArtifactStore } from "../../src/index.ts";
 
 let dir: string;

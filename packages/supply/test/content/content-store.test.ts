@@ -189,7 +189,7 @@ test("removes temporary folders of exited processes when the store is opened, an
   await staging.end();
 });
 
-// test/slow/package-write-points.test.ts kills the process at every point; here only where something becomes visible.
+// test/slow/crashes/package-write-points.test.ts kills the process at every point; here only where something becomes visible.
 verifies(
   "fault.write-points",
   "leaves a package absent or complete when killed near a rename or the write of its row",

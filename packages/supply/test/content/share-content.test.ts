@@ -10,7 +10,7 @@ import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
   openContentStore,

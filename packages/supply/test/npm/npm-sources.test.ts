@@ -17,7 +17,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { processesWith } from "../../../../test/support/processes.ts";
+import { processesWith } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createPackageImporter, createPluginSources, openContentStore } from "../../src/index.ts";
 import { createNpm, type Npm } from "../../src/npm/npm-command.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
-import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
+import { bundlePrograms } from "../../../../test/support/kernel-plugins/bundle-programs.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createSchemas } from "../../src/index.ts";
 

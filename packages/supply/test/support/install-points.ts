@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
+import { bundlePrograms } from "../../../../test/support/kernel-plugins/bundle-programs.ts";
 import { openPackageHome, type PackageHome } from "../fixtures/package-home.ts";
 
 const PROGRAMS = {

@@ -1,13 +1,13 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { type AnsweredApproval, approvalQueries } from "../../api/approvals.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge, RiskBadge, type Tone } from "../../parts/values/badge.tsx";
-import type { Column } from "../../parts/lists/data-table.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import type { IconName } from "../../parts/layout/icon.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
 import { PagedList } from "../../parts/lists/paged-list.tsx";
-import parts from "../../parts/styles/parts.module.css";
 import { RowLink } from "../../parts/lists/row-link.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import parts from "../../parts/styles/parts.module.css";
+import { Badge, RiskBadge, type Tone } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
 
 const STATUSES: Record<AnsweredApproval["status"], { tone: Tone; icon: IconName; label: string }> = {

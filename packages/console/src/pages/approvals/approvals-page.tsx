@@ -1,8 +1,8 @@
 /** Calls that need a person's answer, answers that were given, and the rules that answer for a person. */
 import { Tabs } from "@mantine/core";
 import { useSearch } from "@tanstack/react-router";
-import { useSetFilters } from "../../parts/lists/filters.ts";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
 import { AnsweredApprovals } from "./answered-approvals.tsx";
 import { PendingApprovalList } from "./pending-approval-list.tsx";
 import { StandingApprovals } from "./standing-approvals.tsx";

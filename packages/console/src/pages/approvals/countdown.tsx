@@ -1,5 +1,5 @@
-import { useNow } from "../../parts/values/time.tsx";
 import { countdownText, exactTime } from "../../parts/text/time-text.ts";
+import { useNow } from "../../parts/values/time.tsx";
 import styles from "./approvals.module.css";
 
 const SOON_MS = 60_000;

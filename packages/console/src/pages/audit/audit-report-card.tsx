@@ -3,14 +3,14 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { auditQueries } from "../../api/audit.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import { Digest } from "../../parts/values/digest.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
 import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { asSentence } from "../../parts/text/sentence.ts";
+import { Badge } from "../../parts/values/badge.tsx";
+import { Digest } from "../../parts/values/digest.tsx";
 import { Time } from "../../parts/values/time.tsx";
 import styles from "./audit.module.css";
 

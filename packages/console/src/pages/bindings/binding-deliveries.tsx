@@ -4,8 +4,8 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { deliveryQueries } from "../../api/deliveries.ts";
 import { useClient } from "../../api/services.ts";
 import { DELIVERY_COLUMNS } from "../../parts/lists/delivery-columns.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { PagedList } from "../../parts/lists/paged-list.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
 
 export function BindingDeliveries({ binding: { binding_id } }: { binding: Binding }) {
   const query = useInfiniteQuery(deliveryQueries.list(useClient(), { binding_id }));

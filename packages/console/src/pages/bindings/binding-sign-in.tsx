@@ -5,14 +5,14 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { bindingQueries } from "../../api/bindings.ts";
 import { useServices } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function BindingSignIn({ binding: { binding_id } }: { binding: Binding }) {
   const { client, queries } = useServices();

@@ -14,20 +14,20 @@ import { useState } from "react";
 import { catalogQueries } from "../../api/catalog.ts";
 import { invocationQueries } from "../../api/invocations.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { InvocationBadge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { SchemaForm } from "../../parts/forms/schema-form/schema-form.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import { CodeBlock, JsonView } from "../../parts/values/json-view.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import { ReasonNotice } from "../../parts/notices/reason-notice.tsx";
-import { SchemaForm } from "../../parts/forms/schema-form/schema-form.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import { shellCommand } from "../../parts/text/shell-quote.ts";
-import { useToast } from "../../parts/actions/toast.tsx";
+import { InvocationBadge } from "../../parts/values/badge.tsx";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { CodeBlock, JsonView } from "../../parts/values/json-view.tsx";
 
 export function BindingTest({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   if (binding.kind === "hook") return <HookTestCard binding={binding} pkg={pkg} />;

@@ -4,17 +4,17 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { bindingQueries } from "../../api/bindings.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
 import { Sentence } from "../../parts/values/permission-list.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function BindingTools({ binding: { binding_id } }: { binding: Binding }) {
   const { queries } = useServices();

@@ -12,10 +12,10 @@ import {
   TextInput,
 } from "@mantine/core";
 import { useState } from "react";
-import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { Notice } from "../../parts/notices/notice.tsx";
 import { JsonEditor } from "../../parts/forms/schema-form/schema-form.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
 
 export interface PolicyFieldsProps {
   value: BindingPolicy;

@@ -5,10 +5,10 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { secretQueries } from "../../api/secrets.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import { slotReason } from "./binding-schema.ts";
 
 export interface SecretSlotsProps {

@@ -6,6 +6,9 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { bindingQueries } from "../../api/bindings.ts";
 import { deliveryQueries } from "../../api/deliveries.ts";
 import { useClient } from "../../api/services.ts";
+import { Fields } from "../../parts/layout/fields.tsx";
+import { ListAndDetail } from "../../parts/layout/list-and-detail.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
 import {
   DELIVERY_COLUMNS,
   DELIVERY_STATES,
@@ -13,17 +16,14 @@ import {
   DeliveryBadge,
   eventType,
 } from "../../parts/lists/delivery-columns.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Fields } from "../../parts/layout/fields.tsx";
-import { useSetFilters } from "../../parts/lists/filters.ts";
-import { JsonView } from "../../parts/values/json-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListAndDetail } from "../../parts/layout/list-and-detail.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
-import { PageHeader } from "../../parts/layout/page-header.tsx";
-import { PagedList } from "../../parts/lists/paged-list.tsx";
 import parts from "../../parts/styles/parts.module.css";
+import { JsonView } from "../../parts/values/json-view.tsx";
 import { Time } from "../../parts/values/time.tsx";
 
 const STATUS_OPTIONS = DELIVERY_STATUSES.map((value) => ({ value, label: DELIVERY_STATES[value].label }));

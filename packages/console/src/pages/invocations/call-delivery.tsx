@@ -4,8 +4,8 @@ import { Link } from "@tanstack/react-router";
 import { deliveryQueries } from "../../api/deliveries.ts";
 import { useClient } from "../../api/services.ts";
 import { Card } from "../../parts/layout/card.tsx";
-import { DELIVERY_STATES } from "../../parts/lists/delivery-columns.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
+import { DELIVERY_STATES } from "../../parts/lists/delivery-columns.tsx";
 import { Time } from "../../parts/values/time.tsx";
 
 export function isDeliveryCall({ export_kind, requested_by }: Invocation): boolean {

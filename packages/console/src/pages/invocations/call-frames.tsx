@@ -7,12 +7,12 @@ import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { frameQueries } from "../../api/frames.ts";
 import { useServices } from "../../api/services.ts";
-import { Card } from "../../parts/layout/card.tsx";
-import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { CopyButton } from "../../parts/actions/copy-button.tsx";
-import { Time } from "../../parts/values/time.tsx";
-import { durationText } from "../../parts/text/time-text.ts";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import { durationText } from "../../parts/text/time-text.ts";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { Time } from "../../parts/values/time.tsx";
 import styles from "./invocations.module.css";
 
 const RECORD_SECONDS = 600;

@@ -4,9 +4,9 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { catalogQueries } from "../../api/catalog.ts";
 import { useClient } from "../../api/services.ts";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { SchemaForm } from "../../parts/forms/schema-form/schema-form.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { useRerun } from "./rerun.ts";
 
 /** Calls the export again with an edited input. The input is edited as JSON if the catalog has no schema for it. */

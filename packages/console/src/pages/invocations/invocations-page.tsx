@@ -6,17 +6,17 @@ import { useSearch } from "@tanstack/react-router";
 import { catalogQueries } from "../../api/catalog.ts";
 import { invocationQueries } from "../../api/invocations.ts";
 import { useClient } from "../../api/services.ts";
-import { InvocationBadge } from "../../parts/values/badge.tsx";
-import type { Column } from "../../parts/lists/data-table.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
-import { useSetFilters } from "../../parts/lists/filters.ts";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
 import { PagedList } from "../../parts/lists/paged-list.tsx";
-import parts from "../../parts/styles/parts.module.css";
 import { RowLink } from "../../parts/lists/row-link.tsx";
 import { TextFilter } from "../../parts/lists/text-filter.tsx";
-import { Time, useNow } from "../../parts/values/time.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import parts from "../../parts/styles/parts.module.css";
 import { durationText } from "../../parts/text/time-text.ts";
+import { InvocationBadge } from "../../parts/values/badge.tsx";
+import { Time, useNow } from "../../parts/values/time.tsx";
 
 const STATUS_OPTIONS = [
   { value: "waiting_approval", label: "Awaiting approval" },

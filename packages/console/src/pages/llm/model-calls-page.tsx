@@ -5,24 +5,24 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { llmQueries } from "../../api/llm.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge, type Tone } from "../../parts/values/badge.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import type { Column } from "../../parts/lists/data-table.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
-import { useSetFilters } from "../../parts/lists/filters.ts";
 import type { IconName } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
 import { ListAndDetail } from "../../parts/layout/list-and-detail.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { PagedList } from "../../parts/lists/paged-list.tsx";
-import parts from "../../parts/styles/parts.module.css";
 import { RowLink } from "../../parts/lists/row-link.tsx";
 import { TextFilter } from "../../parts/lists/text-filter.tsx";
-import { Time } from "../../parts/values/time.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import parts from "../../parts/styles/parts.module.css";
 import { durationText } from "../../parts/text/time-text.ts";
+import { Badge, type Tone } from "../../parts/values/badge.tsx";
+import { Time } from "../../parts/values/time.tsx";
 
 const STATUSES: Record<LlmCall["status"], { tone: Tone; icon: IconName; label: string }> = {
   running: { tone: "info", icon: "play", label: "Running" },

@@ -7,20 +7,20 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { marketplaceQueries } from "../../api/marketplace.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import { CliCommand } from "../../parts/values/cli-command.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
-import layout from "../../parts/styles/layout.module.css";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
 import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
-import { PageHeader } from "../../parts/layout/page-header.tsx";
-import { PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { Badge } from "../../parts/values/badge.tsx";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
+import { PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function CardPage() {
   const { id } = useParams({ from: "/marketplace/$id" });

@@ -14,12 +14,12 @@ import { useState } from "react";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { Card } from "../../parts/layout/card.tsx";
-import { CliCommand } from "../../parts/values/cli-command.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { CliCommand } from "../../parts/values/cli-command.tsx";
 import {
   choiceSettings,
   type InstallChoices,

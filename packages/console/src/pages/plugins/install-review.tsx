@@ -3,10 +3,10 @@ import { describeProvenance, type Permissions, type SourceInspection } from "@ba
 import { useQuery } from "@tanstack/react-query";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import layout from "../../parts/styles/layout.module.css";
 import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
 import { PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
 import { RequestedPermissions } from "./package-permissions.tsx";
 import { countText } from "./package-text.ts";

@@ -3,11 +3,11 @@ import type { Binding, Installation } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { Card } from "../../parts/layout/card.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { Notice } from "../../parts/notices/notice.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
-import { BindingBadge } from "../../parts/values/plugin-badges.tsx";
 import { RowLink } from "../../parts/lists/row-link.tsx";
+import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { BindingBadge } from "../../parts/values/plugin-badges.tsx";
 import type { InstallResult } from "./install-page.tsx";
 
 export interface InstalledResultProps {

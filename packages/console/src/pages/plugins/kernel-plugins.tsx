@@ -5,18 +5,18 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { kernelPluginQueries } from "../../api/settings.ts";
-import { Badge, type Tone } from "../../parts/values/badge.tsx";
 import { Confirm } from "../../parts/actions/confirm.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { SchemaForm } from "../../parts/forms/schema-form/schema-form.tsx";
+import { Fields } from "../../parts/layout/fields.tsx";
 import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Fields } from "../../parts/layout/fields.tsx";
-import { CodeBlock } from "../../parts/values/json-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import parts from "../../parts/styles/parts.module.css";
-import { SchemaForm } from "../../parts/forms/schema-form/schema-form.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
+import { Badge, type Tone } from "../../parts/values/badge.tsx";
+import { CodeBlock } from "../../parts/values/json-view.tsx";
 
 type PendingAction = { name: string; action: "trust" | "remove" };
 

@@ -11,18 +11,18 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import { catalogQueries } from "../../api/catalog.ts";
 import { useClient } from "../../api/services.ts";
-import { Badge, RiskBadge } from "../../parts/values/badge.tsx";
 import { Card } from "../../parts/layout/card.tsx";
+import { Fields } from "../../parts/layout/fields.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Fields } from "../../parts/layout/fields.tsx";
-import { JsonView } from "../../parts/values/json-view.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
-import { CatalogBadge } from "../../parts/values/plugin-badges.tsx";
 import { ReasonNotice } from "../../parts/notices/reason-notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import { durationText } from "../../parts/text/time-text.ts";
+import { Badge, RiskBadge } from "../../parts/values/badge.tsx";
+import { JsonView } from "../../parts/values/json-view.tsx";
+import { CatalogBadge } from "../../parts/values/plugin-badges.tsx";
 
 export function PackageExports({ pkg }: { pkg: Package }) {
   const catalog = useQuery(catalogQueries.list(useClient(), { all: true }));

@@ -6,11 +6,11 @@ import { bindingQueries } from "../../api/bindings.ts";
 import { invocationQueries } from "../../api/invocations.ts";
 import { useClient } from "../../api/services.ts";
 import { Card } from "../../parts/layout/card.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { useRows } from "../../parts/lists/paged-list.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
-import { useRows } from "../../parts/lists/paged-list.tsx";
 import { GrantList, PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
 import { countText } from "./package-text.ts";
 

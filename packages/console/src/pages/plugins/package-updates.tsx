@@ -6,19 +6,19 @@ import { Link } from "@tanstack/react-router";
 import { bindingQueries } from "../../api/bindings.ts";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
-import { Badge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { RowLink } from "../../parts/lists/row-link.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
 import parts from "../../parts/styles/parts.module.css";
-import { RowLink } from "../../parts/lists/row-link.tsx";
+import { Badge } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 import { originText } from "./package-text.ts";
 
 export function PackageUpdates() {

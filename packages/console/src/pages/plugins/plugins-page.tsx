@@ -1,9 +1,9 @@
 /** Installed packages, available updates and the kernel plugins of the agent host. */
 import { Button, Tabs } from "@mantine/core";
 import { Link, useSearch } from "@tanstack/react-router";
-import { useSetFilters } from "../../parts/lists/filters.ts";
 import { Icon } from "../../parts/layout/icon.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
 import { KernelPlugins } from "./kernel-plugins.tsx";
 import { PackageList } from "./package-list.tsx";
 import { PackageUpdates } from "./package-updates.tsx";

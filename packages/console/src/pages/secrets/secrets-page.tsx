@@ -7,16 +7,16 @@ import { useMemo, useState } from "react";
 import { secretQueries } from "../../api/secrets.ts";
 import { useServices } from "../../api/services.ts";
 import { Confirm } from "../../parts/actions/confirm.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
 import type { Column } from "../../parts/lists/data-table.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { PageHeader } from "../../parts/layout/page-header.tsx";
-import { PagedList } from "../../parts/lists/paged-list.tsx";
 import parts from "../../parts/styles/parts.module.css";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function SecretsPage() {
   const { client } = useServices();

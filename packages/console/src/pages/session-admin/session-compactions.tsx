@@ -7,17 +7,17 @@ import { bindingQueries } from "../../api/bindings.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { refreshSessions, sessionAdminQueries } from "../../api/session-admin.ts";
 import type { SessionAddress } from "../../api/sessions.ts";
-import { Badge } from "../../parts/values/badge.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
-import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
+import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
 import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { useRows } from "../../parts/lists/paged-list.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 /** The built-in summary by the model of the session. */
 const MODEL = "model";

@@ -6,12 +6,12 @@ import { useState } from "react";
 import { useServices } from "../../api/services.ts";
 import { refreshSessions } from "../../api/session-admin.ts";
 import { type SessionAddress, sessionQueries } from "../../api/sessions.ts";
+import { useToast } from "../../parts/actions/toast.tsx";
 import { Card } from "../../parts/layout/card.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function SessionPins({ session, address }: { session: Session; address: SessionAddress }) {
   const { client, queries } = useServices();

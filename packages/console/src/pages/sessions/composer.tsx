@@ -11,9 +11,9 @@ import {
 } from "react";
 import { useServices } from "../../api/services.ts";
 import { providerQueries } from "../../api/settings.ts";
-import { bytesText } from "../../parts/text/bytes-text.ts";
-import { Icon } from "../../parts/layout/icon.tsx";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import { bytesText } from "../../parts/text/bytes-text.ts";
 import { attachmentsProblem, type PickedFile, readAttachment } from "./attachments.ts";
 import styles from "./composer.module.css";
 import { providerText } from "./session-text.ts";

@@ -5,9 +5,9 @@
 import { codeOf, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { useEffect, useState } from "react";
 import { useClient } from "../../api/services.ts";
-import { bytesText } from "../../parts/text/bytes-text.ts";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { bytesText } from "../../parts/text/bytes-text.ts";
 import { CodeBlock, JsonView } from "../../parts/values/json-view.tsx";
 import { fileOf } from "./attachments.ts";
 import { MarkdownView } from "./markdown-view.tsx";

@@ -2,8 +2,8 @@
 import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useServices } from "../../api/services.ts";
-import { Icon } from "../../parts/layout/icon.tsx";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import type { MarkerItem } from "./build-transcript.ts";
 import type { CompactionState } from "./compaction-state.ts";
 import { MarkdownView } from "./markdown-view.tsx";

@@ -6,10 +6,10 @@ import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "reac
 import { useClient } from "../../api/services.ts";
 import { useLiveTurn } from "../../api/session-stream.ts";
 import { canFollow, type SessionAddress, sessionQueries } from "../../api/sessions.ts";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
-import { PageHeader } from "../../parts/layout/page-header.tsx";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { toAttachment } from "./attachments.ts";
 import { Composer, useDraft } from "./composer.tsx";
 import { EmptyChat } from "./empty-chat.tsx";

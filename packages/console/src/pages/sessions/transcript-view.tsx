@@ -10,8 +10,8 @@ import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRe
 import type { OutgoingMessage } from "../../api/session-outbox.ts";
 import type { ToolProgress } from "../../api/session-stream.ts";
 import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer.tsx";
-import { RiskBadge } from "../../parts/values/badge.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
+import { RiskBadge } from "../../parts/values/badge.tsx";
 import { type CompactionState, isSetAside } from "./compaction-state.ts";
 import { Marker } from "./marker.tsx";
 import {

@@ -5,16 +5,16 @@ import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { keyQueries } from "../../api/settings.ts";
-import { Badge } from "../../parts/values/badge.tsx";
 import { Confirm } from "../../parts/actions/confirm.tsx";
-import type { Column } from "../../parts/lists/data-table.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import layout from "../../parts/styles/layout.module.css";
-import { PagedList } from "../../parts/lists/paged-list.tsx";
-import parts from "../../parts/styles/parts.module.css";
-import { Time } from "../../parts/values/time.tsx";
 import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
+import type { Column } from "../../parts/lists/data-table.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import parts from "../../parts/styles/parts.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
+import { Time } from "../../parts/values/time.tsx";
 import { CreateKeyDialog } from "./create-key-dialog.tsx";
 
 export function ApiKeys() {

@@ -5,16 +5,16 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { configQueries } from "../../api/settings.ts";
-import { Card } from "../../parts/layout/card.tsx";
 import { Confirm } from "../../parts/actions/confirm.tsx";
 import { CopyButton } from "../../parts/actions/copy-button.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 interface ConfigRow {
   key: string;

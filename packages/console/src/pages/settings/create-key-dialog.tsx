@@ -14,8 +14,8 @@ import { llmQueries } from "../../api/llm.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { CopyButton } from "../../parts/actions/copy-button.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import layout from "../../parts/styles/layout.module.css";
 import { Notice } from "../../parts/notices/notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
 
 const DAY_MS = 86_400_000;
 const EXPIRIES = [

@@ -2,8 +2,8 @@
 import { Tabs } from "@mantine/core";
 import { useSearch } from "@tanstack/react-router";
 import type { ComponentType } from "react";
-import { useSetFilters } from "../../parts/lists/filters.ts";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
 import { ApiKeys } from "./api-keys.tsx";
 import { ClientConnections } from "./client-connections.tsx";
 import { ConfigSettings } from "./config-settings.tsx";

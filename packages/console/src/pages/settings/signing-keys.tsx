@@ -5,17 +5,17 @@ import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { trustedKeyQueries } from "../../api/settings.ts";
-import { Badge } from "../../parts/values/badge.tsx";
 import { Confirm } from "../../parts/actions/confirm.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import type { Column } from "../../parts/lists/data-table.tsx";
+import { PagedList } from "../../parts/lists/paged-list.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { PagedList } from "../../parts/lists/paged-list.tsx";
 import parts from "../../parts/styles/parts.module.css";
+import { Badge } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function SigningKeys() {
   const query = useInfiniteQuery(trustedKeyQueries.list(useClient()));

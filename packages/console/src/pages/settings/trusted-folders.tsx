@@ -5,20 +5,20 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useClient, useServices } from "../../api/services.ts";
 import { workspaceQueries } from "../../api/settings.ts";
-import { Badge, type Tone } from "../../parts/values/badge.tsx";
-import { bytesText } from "../../parts/text/bytes-text.ts";
-import { Card } from "../../parts/layout/card.tsx";
 import { Confirm } from "../../parts/actions/confirm.tsx";
+import { useToast } from "../../parts/actions/toast.tsx";
+import { Card } from "../../parts/layout/card.tsx";
+import { Icon } from "../../parts/layout/icon.tsx";
 import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { Icon } from "../../parts/layout/icon.tsx";
-import { CodeBlock } from "../../parts/values/json-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import parts from "../../parts/styles/parts.module.css";
+import { bytesText } from "../../parts/text/bytes-text.ts";
+import { Badge, type Tone } from "../../parts/values/badge.tsx";
+import { CodeBlock } from "../../parts/values/json-view.tsx";
 import { Time } from "../../parts/values/time.tsx";
-import { useToast } from "../../parts/actions/toast.tsx";
 
 export function TrustedFolders() {
   const query = useQuery(workspaceQueries.list(useClient()));

@@ -6,22 +6,22 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { catalogQueries } from "../../api/catalog.ts";
 import { useClient } from "../../api/services.ts";
-import { RiskBadge } from "../../parts/values/badge.tsx";
-import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
-import { EmptyView } from "../../parts/notices/empty-view.tsx";
-import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
-import { useSetFilters } from "../../parts/lists/filters.ts";
-import { JsonView } from "../../parts/values/json-view.tsx";
-import layout from "../../parts/styles/layout.module.css";
 import { ListAndDetail } from "../../parts/layout/list-and-detail.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
-import parts from "../../parts/styles/parts.module.css";
-import { CatalogBadge } from "../../parts/values/plugin-badges.tsx";
-import { ReasonNotice } from "../../parts/notices/reason-notice.tsx";
+import { type Column, DataTable } from "../../parts/lists/data-table.tsx";
+import { useSetFilters } from "../../parts/lists/filters.ts";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { RowLink } from "../../parts/lists/row-link.tsx";
 import { TextFilter } from "../../parts/lists/text-filter.tsx";
+import { EmptyView } from "../../parts/notices/empty-view.tsx";
+import { ErrorView } from "../../parts/notices/error-view.tsx";
+import { ReasonNotice } from "../../parts/notices/reason-notice.tsx";
+import layout from "../../parts/styles/layout.module.css";
+import parts from "../../parts/styles/parts.module.css";
+import { RiskBadge } from "../../parts/values/badge.tsx";
+import { JsonView } from "../../parts/values/json-view.tsx";
+import { CatalogBadge } from "../../parts/values/plugin-badges.tsx";
 
 const COLUMNS: readonly Column<CatalogEntry>[] = [
   {

@@ -4,12 +4,12 @@
 import type { TraceSpan } from "@backplane/contract";
 import { useParams } from "@tanstack/react-router";
 import { Card } from "../../parts/layout/card.tsx";
+import { PageHeader } from "../../parts/layout/page-header.tsx";
+import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
-import { PageHeader } from "../../parts/layout/page-header.tsx";
-import { Time } from "../../parts/values/time.tsx";
 import { durationText } from "../../parts/text/time-text.ts";
+import { Time } from "../../parts/values/time.tsx";
 import type { TraceRow } from "./build-trace.ts";
 import { compressGaps } from "./compress-gaps.ts";
 import { TraceWaterfall } from "./trace-waterfall.tsx";

@@ -1,8 +1,8 @@
 /** The rows of a trace on a common time scale. Only the rows near the visible ones are in the document. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
-import { useListKeys } from "../../parts/lists/data-table.tsx";
 import { Icon, type IconName } from "../../parts/layout/icon.tsx";
+import { useListKeys } from "../../parts/lists/data-table.tsx";
 import { RowLink } from "../../parts/lists/row-link.tsx";
 import { durationText } from "../../parts/text/time-text.ts";
 import type { TraceRow } from "./build-trace.ts";

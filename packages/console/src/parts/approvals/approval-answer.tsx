@@ -5,14 +5,14 @@
 import { type AnswerCoverage, type Approval, type ApprovalResponse, compareRisk } from "@backplane/contract";
 import { Button, Menu, Textarea } from "@mantine/core";
 import { useEffect, useRef, useState } from "react";
-import { useAnswerApprovals } from "./answer-approvals.ts";
 import { Icon } from "../layout/icon.tsx";
-import { JsonView } from "../values/json-view.tsx";
 import layout from "../styles/layout.module.css";
 import styles from "../styles/parts.module.css";
 import { asSentence } from "../text/sentence.ts";
-import { useNow } from "../values/time.tsx";
 import { countdownText, exactTime } from "../text/time-text.ts";
+import { JsonView } from "../values/json-view.tsx";
+import { useNow } from "../values/time.tsx";
+import { useAnswerApprovals } from "./answer-approvals.ts";
 
 const SOON_MS = 60_000;
 

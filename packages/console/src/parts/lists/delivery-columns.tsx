@@ -3,13 +3,13 @@ import type { Delivery, DeliveryStatus } from "@backplane/contract";
 import { Button, Group } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useServices } from "../../api/services.ts";
-import { Badge, type Tone } from "../values/badge.tsx";
-import type { Column } from "./data-table.tsx";
+import { useToast } from "../actions/toast.tsx";
 import type { IconName } from "../layout/icon.tsx";
 import parts from "../styles/parts.module.css";
-import { RowLink } from "./row-link.tsx";
+import { Badge, type Tone } from "../values/badge.tsx";
 import { Time } from "../values/time.tsx";
-import { useToast } from "../actions/toast.tsx";
+import type { Column } from "./data-table.tsx";
+import { RowLink } from "./row-link.tsx";
 
 export const DELIVERY_STATES: Record<DeliveryStatus, { tone: Tone; icon: IconName; label: string }> = {
   pending: { tone: "info", icon: "clock", label: "Pending" },

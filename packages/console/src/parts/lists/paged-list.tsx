@@ -2,10 +2,10 @@
 import type { ListOf } from "@backplane/client";
 import type { InfiniteData, UseInfiniteQueryResult } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
-import { DataTable, type DataTableProps } from "./data-table.tsx";
 import { ErrorView } from "../notices/error-view.tsx";
-import { ListSkeleton } from "./list-skeleton.tsx";
 import styles from "../styles/parts.module.css";
+import { DataTable, type DataTableProps } from "./data-table.tsx";
+import { ListSkeleton } from "./list-skeleton.tsx";
 
 export interface PagedListProps<T> extends Omit<DataTableProps<T>, "rows" | "onEnd"> {
   query: UseInfiniteQueryResult<InfiniteData<ListOf<T>>>;

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
-import { CliCommand } from "../values/cli-command.tsx";
 import { Icon, type IconName } from "../layout/icon.tsx";
 import styles from "../styles/parts.module.css";
+import { CliCommand } from "../values/cli-command.tsx";
 
 export interface EmptyViewProps {
   icon: IconName;

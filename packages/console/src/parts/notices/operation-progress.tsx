@@ -5,8 +5,8 @@ import { Button, Progress } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { type StartedOperation, startOperation } from "../../api/operation.ts";
-import { bytesText } from "../text/bytes-text.ts";
 import styles from "../styles/layout.module.css";
+import { bytesText } from "../text/bytes-text.ts";
 
 export interface OperationState<T, V> {
   run: (input: V) => void;

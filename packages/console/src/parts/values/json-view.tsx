@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import { CopyButton } from "../actions/copy-button.tsx";
-import { jsonParts } from "../text/json-text.ts";
 import styles from "../styles/parts.module.css";
+import { jsonParts } from "../text/json-text.ts";
 
 const CLASSES = {
   plain: undefined,

@@ -1,7 +1,7 @@
 /** Badges of packages, bindings and tools. */
 import type { Binding, CatalogStatus, Package } from "@backplane/contract";
-import { Badge, type Tone } from "./badge.tsx";
 import type { IconName } from "../layout/icon.tsx";
+import { Badge, type Tone } from "./badge.tsx";
 
 type BadgeStyle = { tone: Tone; icon: IconName; label: string };
 

@@ -2,9 +2,9 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import { SegmentedControl, Textarea } from "@mantine/core";
 import { lazy, Suspense, useEffect, useId, useState } from "react";
-import { JsonView } from "../../values/json-view.tsx";
 import { ListSkeleton } from "../../lists/list-skeleton.tsx";
 import { parseJsonText } from "../../text/parse-json-text.ts";
+import { JsonView } from "../../values/json-view.tsx";
 import styles from "./schema-form.module.css";
 
 const FormView = lazy(() => import("./form-view.tsx"));

@@ -1,0 +1,123 @@
+/** Starts the longest-running test files first, so that no worker is left with one of them at the end. */
+import { relative } from "node:path";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** The longest files of the slow project. All other files follow in the order that vitest chooses. */
+const LONGEST_SLOW_FILES = [
+  "release/packaged",
+  "console/manage-pages",
+  "store/outage",
+  "crashes/turns-kill9",
+  "crashes/deliveries-kill9",
+  "release/fresh-machine",
+  "plugins/plugin-conformance",
+  "console/chat",
+  "crashes/turns-resume",
+  "console/quality",
+  "docs/quickstarts",
+  "runner/ordinary-user",
+  "store/faults",
+  "crashes/harness-kill9",
+  "console/chat-recovery",
+  "store/backup",
+  "plugins/changed-bytes",
+  "crashes/package-write-points",
+  "crashes/frozen-gateway",
+  "console/manage-sources",
+  "console/observe",
+  "agents/coding-agents",
+  "store/full-disk",
+  "store/flipped-bytes",
+  "fuzz/wire-fuzz",
+  "crashes/harness-takeover",
+  "crashes/gateway-kill9",
+  "mcp/conformance-client",
+  "runner/cycles",
+  "registries/oci-registry",
+  "fuzz/unpack-mutations",
+  "runner/sandbox-cycles",
+  "agents/thread-weave-recall",
+  "console/manage",
+  "pages/chat-page",
+  "pages/chat-page-controls",
+  "mcp/servers",
+  "plugins/workspace-reload",
+  "console/observe-calls",
+  "docs/readme",
+  "plugins/progress",
+].map((name) => `test/slow/${name}.test.ts`);
+
+/** The longest files of the fast project. */
+const LONGEST_FAST_FILES = [
+  "packages/runner/test/dialects/mcp/mcp-stdio.test.ts",
+  "packages/cli/test/install/self-describing.test.ts",
+  "packages/kernel/test/many-nodes.test.ts",
+  "packages/agent/test/loop/fenced.test.ts",
+  "packages/sdk/test/host/tool-files.test.ts",
+  "packages/runner/test/module-host/module-host.test.ts",
+  "test/e2e/mcp-install.test.ts",
+  "packages/supply/test/kernel-plugins/create-plugin-sources.test.ts",
+  "test/hostile/egress-sandboxed.test.ts",
+  "packages/runner/test/sandbox/kept-folders.test.ts",
+  "test/e2e/web-api.test.ts",
+  "packages/runner/test/processes/hostile.test.ts",
+  "packages/runner/test/sandbox/egress.test.ts",
+  "test/e2e/shutdown.test.ts",
+  "packages/runner/test/dialects/vai-rpc.test.ts",
+  "test/hostile/secrets.test.ts",
+  "packages/cli/test/commands/gateway/doctor.test.ts",
+  "test/e2e/turn-once.test.ts",
+  "packages/supply/test/import/mcp/python-server.test.ts",
+  "packages/supply/test/pypi/python-builds.test.ts",
+  "packages/supply/test/npm/npm-sources.test.ts",
+  "test/e2e/audit-tampering.test.ts",
+  "test/hostile/doomed-starts.test.ts",
+  "packages/runner/test/dialects/contradictory-answers.test.ts",
+  "packages/runner/test/pool/prewarmed.test.ts",
+  "packages/cli/test/commands/plugin/authoring.test.ts",
+  "packages/authoring/test/conformance/defects.test.ts",
+  "packages/store/test/postgres/postgres.test.ts",
+  "packages/sdk/test/serve.test.ts",
+  "test/e2e/tool-files.test.ts",
+  "test/e2e/hosted-plugin.test.ts",
+  "test/e2e/isolation-classes.test.ts",
+  "packages/supply/test/import/mcp/npm-server.test.ts",
+  "packages/runner/test/time/own-time.test.ts",
+  "test/e2e/two-gateways.test.ts",
+  "packages/runner/test/dialects/side-process.test.ts",
+  "packages/api/test/auth/scope-matrix.test.ts",
+  "test/hostile/system-calls.test.ts",
+  "test/e2e/instruments.test.ts",
+  "packages/runner/test/sandbox/open-sandbox.test.ts",
+  "packages/gateway/test/plugins/side-process.test.ts",
+  "packages/door/test/idempotency/killed.test.ts",
+  "test/hostile/boundary.test.ts",
+  "test/e2e/side-errors.test.ts",
+  "packages/gateway/test/plugins/plugin-process.test.ts",
+  "test/ci-run.test.ts",
+  "packages/registry/test/installations/installations.test.ts",
+  "packages/cli/test/commands/gateway/fault.test.ts",
+  "test/e2e/mcp-client.test.ts",
+  "packages/runner/test/dialects/instruments/instrument-rpc.test.ts",
+  "packages/cli/test/commands/session/chat.test.ts",
+  "test/e2e/mcp-sign-in.test.ts",
+  "test/e2e/workspaces.test.ts",
+  "packages/gateway/test/plugins/plugin-loader.test.ts",
+  "packages/wire/test/peers/vai-process.test.ts",
+  "packages/door/test/authority/calls.test.ts",
+  "packages/gateway/test/plugins/bundled.test.ts",
+  "packages/store/test/stores/contract-sqlite.test.ts",
+  "packages/runner/test/artifacts/artifacts.test.ts",
+];
+
+const LONGEST = [...LONGEST_SLOW_FILES, ...LONGEST_FAST_FILES];
+
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const at = LONGEST.indexOf(relative(process.cwd(), moduleId));
+      return at < 0 ? LONGEST.length : at;
+    };
+    return (await super.sort(files)).sort((one, other) => rank(one) - rank(other));
+  }
+}
