@@ -3,7 +3,7 @@ import type { Approval, ApprovalStatus } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
 import { pagedQuery } from "./paged-query.ts";
 
-/** An approval that awaits no answer any more. */
+/** An approval that no longer awaits an answer. */
 export type AnsweredApproval = Approval & { status: Exclude<ApprovalStatus, "pending"> };
 
 export const approvalQueries = {

@@ -8,7 +8,7 @@ export interface DeliveryFilter {
   status?: DeliveryStatus | undefined;
 }
 
-/** Deliveries have no events of their own. */
+/** Deliveries have no events, so they are polled. */
 const POLL_MS = 5_000;
 const LATEST_CALLS = 200;
 

@@ -8,7 +8,7 @@ const HISTORY = 500;
 const MAX_EVENTS = 5_000;
 /** Draws the events of one burst together. */
 const BATCH_MS = 60;
-/** Without an event for this long, the list counts as loaded: the stream does not mark the end of the stored events. */
+/** If no event arrives for this long, the list counts as loaded; the stream does not mark where stored events end. */
 const FIRST_EVENT_MS = 1_000;
 
 export interface EventFeed extends LiveStream {

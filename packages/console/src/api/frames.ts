@@ -8,7 +8,7 @@ export const frameQueries = {
     queryOptions({
       queryKey: ["frames", invocation_id],
       queryFn: () => client.invocations.frames(invocation_id),
-      // Frames have no events of their own, so they are polled while the frames of the binding are recorded.
+      // Frames have no events, so they are polled while the gateway records the frames of the binding.
       refetchInterval: ({ state }) => (state.data?.recording_until == null ? false : POLL_MS),
     }),
 };

@@ -5,7 +5,7 @@
  *   connecting → live → reconnecting → live …; paused while the tab is hidden; signed-out without a login
  *
  * After a lost connection the stream resumes after the last event, and every list is loaded again, because not every
- * change has an event. A browser opens only six connections to one host over all of its tabs, so a hidden tab closes
+ * change has an event. A browser opens only six connections to one host across all of its tabs, so a hidden tab closes
  * its connection after a minute.
  */
 import { readSse } from "@backplane/client";
@@ -105,7 +105,7 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
     else void checkSignIn();
   }
 
-  /** A stream that is already open survives the end of the login, so a rejected request decides. */
+  /** An open stream survives the end of the login, so a separate request finds out whether the login has ended. */
   async function checkSignIn(): Promise<void> {
     const status = await fetch("/v1/status").then(
       (response) => response.status,

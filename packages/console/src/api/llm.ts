@@ -4,7 +4,7 @@ import { definedFields } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
 import { pagedQuery } from "./paged-query.ts";
 
-/** The calls have no events of their own. */
+/** Model calls have no events, so they are polled. */
 const POLL_MS = 5_000;
 
 export const llmQueries = {

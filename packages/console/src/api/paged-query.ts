@@ -16,7 +16,7 @@ export function pagedQuery<T>(
   });
 }
 
-/** Every row, for lists that are short by nature. */
+/** Loads every page, for lists that are always short. */
 export async function listAllPages<T>(load: (page: { after?: string }) => Promise<ListOf<T>>): Promise<T[]> {
   const rows: T[] = [];
   let after: string | null = null;

@@ -38,7 +38,7 @@ export const ServicesContext = createContext<Services | null>(null);
 
 export function useServices(): Services {
   const services = useContext(ServicesContext);
-  if (services === null) throw new Error("useServices needs a ServicesContext");
+  if (services === null) throw new Error("useServices must be called inside a ServicesContext.");
   return services;
 }
 

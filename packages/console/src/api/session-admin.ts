@@ -12,7 +12,7 @@ export const sessionAdminQueries = {
     pagedQuery(["sessions", "compactions", workspace, session_id], (page) =>
       client.compactions.list({ session_id, workspace, ...page, limit: 100 }),
     ),
-  /** The outcome of a compaction for every entry of its source, which never changes. */
+  /** The outcome for each entry of the compacted chain. It never changes. */
   compacted: (client: Client, chain_id: string) =>
     queryOptions({
       queryKey: ["sessions", "compacted", chain_id],

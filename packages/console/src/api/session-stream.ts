@@ -100,7 +100,7 @@ export function useLiveTurn(
   return turn;
 }
 
-/** A browser opens six connections to one host over all of its tabs, so a hidden tab soon closes this one. */
+/** A browser opens only six connections to one host across all of its tabs, so a hidden tab soon closes this one. */
 const HIDDEN_MS = 5_000;
 
 function useVisibleTab(): boolean {

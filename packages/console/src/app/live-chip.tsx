@@ -12,7 +12,7 @@ const CHIPS: Record<LiveState, { text: string; tone: string; title: string }> = 
     title: "The gateway does not respond. This page shows the last known state.",
   },
   paused: { text: "Paused", tone: "quiet", title: "Updates continue when this tab is visible." },
-  "signed-out": { text: "Signed out", tone: "bad", title: "This browser has no login." },
+  "signed-out": { text: "Signed out", tone: "bad", title: "This browser is not signed in." },
 };
 
 export function useLiveState(): LiveState {

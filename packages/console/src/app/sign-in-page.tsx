@@ -6,7 +6,7 @@ import parts from "../parts/styles/parts.module.css";
 import { CliCommand } from "../parts/values/cli-command.tsx";
 import styles from "./shell.module.css";
 
-/** Shown while this browser has no login. A link that is opened in another tab signs this one in too. */
+/** Shown while this browser is not signed in. A sign-in link that is opened in another tab signs this tab in too. */
 export function SignInPage() {
   const { live } = useServices();
   useEffect(() => {
@@ -20,7 +20,7 @@ export function SignInPage() {
         </span>
         <h1>Sign in to Backplane</h1>
         <p>
-          This browser has no login. Run this command on the gateway's machine and open the link that it
+          This browser is not signed in. Run this command on the gateway's machine and open the link that it
           prints:
         </p>
         <CliCommand command="backplane open" />

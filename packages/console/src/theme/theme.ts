@@ -1,9 +1,9 @@
 import { createTheme, type MantineColorScheme, type MantineColorSchemeManager } from "@mantine/core";
 
 /**
- * Mantine writes no style elements in the console: the policy of the page refuses them. Scroll locking would write
- * one, so dialogs do not lock the scrolling of the page behind them. The components are named by strings, because an
- * import would load them with the first page.
+ * Mantine writes no style elements in the console, because the content security policy refuses them. Scroll locking
+ * would write one, so dialogs do not lock the scrolling of the page behind them. The components are named by strings,
+ * because an import would load them with the first page.
  */
 export const consoleTheme = createTheme({
   primaryColor: "indigo",
@@ -25,7 +25,7 @@ export const consoleTheme = createTheme({
   },
 });
 
-/** The storage key is also the chat page's, so both have the same color scheme. The default is the system's. */
+/** The chat page uses the same storage key, so both have the same color scheme. The default is that of the system. */
 const KEY = "theme";
 
 export function createColorSchemeManager(): MantineColorSchemeManager {

@@ -162,7 +162,7 @@ function CoverageButton({ label, options, names, disabled, onChoose }: CoverageB
   );
 }
 
-/** Moves the focus once, when the card is opened, and not while a text is being written. */
+/** Moves the focus once, when the card is opened, unless the person is typing. */
 function useInitialFocus(risk: Risk) {
   const reject = useRef<HTMLButtonElement>(null);
   const approve = useRef<HTMLButtonElement>(null);

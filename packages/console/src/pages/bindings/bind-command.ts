@@ -3,7 +3,7 @@ import type { BindingCreate, BindingPolicy, Mount } from "@backplane/contract";
 
 export interface BindCommand {
   words: string[];
-  /** The fields of the policy that no flag sets; the command would create another binding. */
+  /** The fields of the policy that no flag sets; the command would create a different binding. */
   missing: string[];
 }
 
@@ -47,7 +47,7 @@ function mountText({ source, target, writable }: Mount): string {
   return `${source}:${target}${writable ? ":rw" : ""}`;
 }
 
-/** The flag separates the parts with colons. */
+/** `--mount` separates the source and the target with a colon, so neither may contain one. */
 function isExpressible({ source, target }: Mount): boolean {
   return !source.includes(":") && !target.includes(":");
 }

@@ -163,7 +163,7 @@ function SignInSteps({ started, onDone }: { started: SignInStarted; onDone: () =
           >
             Open the sign-in page
           </Button>
-          <span className={layout.dimmed}>This page notices when you are done.</span>
+          <span className={layout.dimmed}>This page updates when you are done.</span>
         </div>
       )}
       <details>

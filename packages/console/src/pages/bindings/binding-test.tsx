@@ -132,7 +132,7 @@ function ToolCall({ binding, tool }: { binding: Binding; tool: CatalogEntry }) {
   );
 }
 
-/** A call that is still running, or awaits approval, is followed to its end. */
+/** Polls a call that is still running or awaits approval until it ends. */
 function CallResult({ call }: { call: Invocation }) {
   const query = useQuery({ ...invocationQueries.detail(useClient(), call.id), initialData: call });
   const { id, status, error, result, stderr_tail, approval_id } = query.data;

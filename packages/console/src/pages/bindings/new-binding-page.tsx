@@ -119,7 +119,7 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
   const [org_wide, setOrgWide] = useState(false);
   const schema = findConfigSchema(pkg, export_id);
   const slots = listSlotNames(pkg, export_id);
-  const open = slots.filter((slot) => secrets[slot] === undefined);
+  const unbound_slots = slots.filter((slot) => secrets[slot] === undefined);
   const item = pkg.manifest.exports.find(({ id }) => id === export_id);
   const permissions = item?.permissions ?? pkg.manifest.runtime.permissions;
   const binding: BindingCreate = {
@@ -173,10 +173,10 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
           <PolicyFields value={policy} onChange={setPolicy} protocol={pkg?.manifest.runtime.protocol} />
         </details>
       </Card>
-      {open.length > 0 && (
+      {unbound_slots.length > 0 && (
         <Notice
           tone="warn"
-          title={`The binding will stay inactive until ${open.join(", ")} ${open.length === 1 ? "has" : "have"} a secret`}
+          title={`The binding will stay inactive until ${unbound_slots.join(", ")} ${unbound_slots.length === 1 ? "has" : "have"} a secret`}
         />
       )}
       {create.error !== null && <ErrorView error={create.error} />}
@@ -192,14 +192,14 @@ function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string 
               Bind
             </Button>
           </div>
-          <SameCommand binding={binding} />
+          <EquivalentCommand binding={binding} />
         </div>
       </Card>
     </>
   );
 }
 
-function SameCommand({ binding }: { binding: BindingCreate }) {
+function EquivalentCommand({ binding }: { binding: BindingCreate }) {
   const { words, missing } = bindCommand(binding);
   if (missing.length === 0) return <CliCommand command={shellCommand(...words)} />;
   return (

@@ -132,7 +132,7 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
       {sampling !== undefined && (
         <div className={layout.columns}>
           <NumberInput
-            label="Tokens of one request"
+            label="Tokens per request"
             min={1}
             max={65_536}
             value={sampling.max_tokens}
@@ -150,7 +150,7 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
       {(protocol === "rterm.plugin.v1" || capabilities.length > 0) && (
         <TagsInput
           label="Capabilities"
-          description="What a side-process plugin may do; the rest is refused. Press Enter after each one."
+          description="What a side-process plugin may do; everything else is refused. Press Enter after each one."
           value={capabilities}
           onChange={(next) => set("capabilities", next.length === 0 ? undefined : next)}
         />

@@ -180,7 +180,7 @@ function FirstSteps() {
         <li className={styles.step}>
           <div>
             <p className={styles.stepTitle}>Connect your assistant</p>
-            <p className={styles.stepText}>Any MCP client gets the whole catalog from one address.</p>
+            <p className={styles.stepText}>Any MCP client gets the whole catalog from one URL.</p>
             <CliCommand command="backplane client connect claude" />
           </div>
         </li>

@@ -55,7 +55,7 @@ function NoFrames({ recording_until }: FrameRecording) {
     return (
       <p className={styles.note}>
         Frames of this binding are recorded; the recording ends <Time at={recording_until} />. This call was
-        made before, so run it again to see its frames.
+        made earlier, so run it again to see its frames.
       </p>
     );
   return (

@@ -53,11 +53,11 @@ const FLAGS = {
 const LISTS = {
   allow_scripts: {
     label: "npm packages whose install scripts run",
-    description: "In the sandbox, without network and secrets. Press Enter after each name.",
+    description: "In the sandbox, without network access or secrets. Press Enter after each name.",
   },
   allow_builds: {
     label: "Python packages that are built from source",
-    description: "If they have no wheel; in the sandbox, without network and secrets.",
+    description: "If they have no wheel; in the sandbox, without network access or secrets.",
   },
 } as const satisfies Partial<Record<Option, { label: string; description: string }>>;
 

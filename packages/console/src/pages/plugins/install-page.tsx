@@ -86,14 +86,14 @@ export function InstallPage() {
       <InstalledResult
         installed={install.data}
         upgrades={bind ? [] : replaced}
-        onAgain={() => change({ text: "" })}
+        onInstallAnother={() => change({ text: "" })}
       />
     );
   return (
     <>
       <PageHeader
         title="Install a plugin"
-        lead="Nothing of the source runs or is installed before you have reviewed its permissions."
+        lead="Nothing from the source is installed or run before you have reviewed its permissions."
       />
       <div className={layout.stack}>
         <Card title="1. Where it comes from">
@@ -205,7 +205,7 @@ interface InstallInput {
   inspection: SourceInspection;
 }
 
-/** Returns what is missing or wrong as a string. */
+/** If the draft is incomplete or invalid, returns the reason as a string. */
 function chosenSource(
   draft: SourceDraft,
   file: File | null,

@@ -14,16 +14,16 @@ export interface InstalledResultProps {
   installed: InstallResult;
   /** The ids of the packages that were not bound and of which another version was already installed. */
   upgrades: readonly string[];
-  onAgain: () => void;
+  onInstallAnother: () => void;
 }
 
-export function InstalledResult({ installed, upgrades, onAgain }: InstalledResultProps) {
+export function InstalledResult({ installed, upgrades, onInstallAnother }: InstalledResultProps) {
   return (
     <>
       <PageHeader
         title="Installed"
         actions={
-          <Button variant="default" onClick={onAgain}>
+          <Button variant="default" onClick={onInstallAnother}>
             Install another
           </Button>
         }

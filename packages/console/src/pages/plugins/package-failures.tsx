@@ -19,7 +19,7 @@ export function PackageFailures({ bindings }: { bindings: readonly Binding[] }) 
   if (bindings.length === 0)
     return (
       <div className={parts.card}>
-        <EmptyView icon="check">Nothing of this package is bound, so no call could fail.</EmptyView>
+        <EmptyView icon="check">No export of this package is bound, so no call could fail.</EmptyView>
       </div>
     );
   return (

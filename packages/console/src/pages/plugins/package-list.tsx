@@ -114,7 +114,7 @@ function packageColumns(status: GatewayStatus | undefined): readonly Column<Pack
   ];
 }
 
-/** The digest of the version that calls run. Without a binding, nothing of the package runs. */
+/** The digest of the version that calls run. Without a binding, no code of the package runs. */
 function RunningDigest({ group: { shown, bindings } }: { group: PackageGroup }) {
   return bindings.length === 0 ? "–" : <Digest value={shown.digest} />;
 }

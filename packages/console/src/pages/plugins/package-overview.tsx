@@ -65,7 +65,7 @@ export function PackageOverview({ pkg, bindings, status }: PackageOverviewProps)
               firstExport(pkg),
             )}
           >
-            Nothing of this package can be called until it is bound.
+            No export of this package can be called until it is bound.
           </EmptyView>
         )}
         {bindings.data !== undefined && bindings.data.length > 0 && (

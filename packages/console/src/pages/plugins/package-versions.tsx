@@ -142,10 +142,10 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
   const toast = useToast();
   const [asking, setAsking] = useState(false);
   // The gateway rolls back the bindings of one scope together.
-  const of_project = selectRollback(bindings.filter(({ scope }) => scope.project_id !== null));
-  const of_org = selectRollback(bindings.filter(({ scope }) => scope.project_id === null));
+  const project_rollback = selectRollback(bindings.filter(({ scope }) => scope.project_id !== null));
+  const org_rollback = selectRollback(bindings.filter(({ scope }) => scope.project_id === null));
   const { pending, upgraded } =
-    of_project.pending.length + of_project.upgraded.length > 0 ? of_project : of_org;
+    project_rollback.pending.length + project_rollback.upgraded.length > 0 ? project_rollback : org_rollback;
   const [first] = [...pending, ...upgraded];
   const rollback = useMutation({
     mutationFn: async ({ package_id, scope }: Binding) =>

@@ -1,4 +1,4 @@
-/** Reads the source of an installation as a person writes it, and builds the command that installs the same source. */
+/** Parses the source of an installation as a person enters it, and builds the command that installs the same source. */
 import type { PluginExample } from "@backplane/client";
 import { type InstallationRequest, isObject, type JsonObject } from "@backplane/contract";
 import { parseJsonText } from "../../parts/text/parse-json-text.ts";
@@ -102,7 +102,7 @@ export function draftOf(text: string): SourceDraft {
   return { ...plain, kind: "npm", text };
 }
 
-/** Returns what is missing or wrong as a string. `examples` are those of the gateway. */
+/** If the draft is incomplete or invalid, returns the reason as a string. `examples` are those of the gateway. */
 export function readSource(
   draft: SourceDraft,
   examples: readonly PluginExample[] = [],
@@ -129,7 +129,7 @@ export function readSource(
     case "oci":
       return { kind: "oci", reference: ociReference(text) };
     case "folder":
-      return text.startsWith("/") ? { kind: "folder", path: text } : "Write the absolute path of the folder.";
+      return text.startsWith("/") ? { kind: "folder", path: text } : "Enter the absolute path of the folder.";
     case "mcp_url": {
       const name = draft.name.trim();
       return name === ""
@@ -157,7 +157,7 @@ export function installCommand(draft: SourceDraft, file: string | null, flags: s
   const [text, name, script] = [draft.text.trim(), draft.name.trim(), draft.script.trim()];
   const is_server = SERVER_KINDS.includes(kind);
   const args = draft.args.split("\n").filter((line) => line !== "");
-  // A slot is declared by the secret that the command binds to it.
+  // Binding a secret to a slot with `--secret` also declares the slot.
   const slots = is_server ? draft.slots.flatMap((slot) => ["--secret", `${slot}=NAME`]) : [];
   const rest = [...slots, ...flags, ...(args.length > 0 && TAKES_ARGS.includes(kind) ? ["--", ...args] : [])];
   const install = ["backplane", "plugin", "install"];
@@ -173,7 +173,7 @@ function ociReference(text: string): string {
   return text.startsWith("oci://") ? text : `oci://${text}`;
 }
 
-/** Kinds of sources that are servers, which can have further slots. */
+/** The kinds of sources that are servers, which can have additional secret slots. */
 export const SERVER_KINDS: readonly SourceKind[] = ["npm", "pypi", "image", "mcp_url", "mcp_json"];
 const TAKES_ARGS: readonly SourceKind[] = ["npm", "pypi", "image"];
 const PREFIXED: readonly SourceKind[] = ["npm", "pypi", "image", "example"];

@@ -197,7 +197,7 @@ function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
   );
 }
 
-/** Runs recorded read-only calls against both versions, in the sandbox without network and secrets. */
+/** Runs recorded read-only calls against both versions, in the sandbox without network access or secrets. */
 function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }) {
   const [limit, setLimit] = useState<number | string>(50);
   const [tools, setTools] = useState<string[]>([]);
@@ -212,8 +212,8 @@ function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }
     <Card title="Try the new version on recorded calls">
       <div className={layout.tight}>
         <p className={layout.text}>
-          Recorded read-only calls run again with both versions, in the sandbox without network and secrets,
-          and the results are compared. The bindings do not change.
+          Recorded read-only calls run again with both versions, in the sandbox without network access or
+          secrets, and the results are compared. The bindings do not change.
         </p>
         <div className={layout.columns}>
           <NumberInput
@@ -226,7 +226,7 @@ function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }
           />
           <TagsInput
             label="Only these tools"
-            description="Empty: all of them."
+            description="If empty, calls of all tools are replayed."
             data={target.manifest.exports.filter(({ kind }) => kind === "tool").map(({ id }) => id)}
             value={tools}
             onChange={setTools}

@@ -1,4 +1,4 @@
-/** Stored secrets. Their values can be written and used, never read. */
+/** Stored secrets. Their values can be written and used, but not read. */
 import type { Secret } from "@backplane/contract";
 import { Button, Checkbox, Group, Modal, PasswordInput, TextInput } from "@mantine/core";
 import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
@@ -223,13 +223,13 @@ function RemoveSecret({ secret: { name, used_by }, onClose }: { secret: Secret; 
 function RotateDialog({ onClose }: { onClose: () => void }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [reseal_only, setResealOnly] = useState(false);
+  const [use_newest_key, setUseNewestKey] = useState(false);
   const rotate = useMutation({
-    mutationFn: () => client.secrets.rotateKey({ new_key: !reseal_only }),
+    mutationFn: () => client.secrets.rotateKey({ new_key: !use_newest_key }),
     onSuccess: ({ secrets, config_values, sign_ins, unreadable }) =>
       toast.show({
         tone: unreadable.length === 0 ? "good" : "bad",
-        title: `Encrypted ${secrets} secrets, ${config_values} settings and ${sign_ins} sign-ins with ${reseal_only ? "the newest" : "a new"} key.`,
+        title: `Encrypted ${secrets} secrets, ${config_values} settings and ${sign_ins} sign-ins with ${use_newest_key ? "the newest" : "a new"} key.`,
         ...(unreadable.length === 0
           ? {}
           : { detail: `Could not be read: ${unreadable.map(({ name }) => name).join(", ")}` }),
@@ -256,8 +256,8 @@ function RotateDialog({ onClose }: { onClose: () => void }) {
       <Checkbox
         label="Use the newest existing key"
         description="Completes a rotation that was interrupted, and uses a key that was added on the host."
-        checked={reseal_only}
-        onChange={({ currentTarget }) => setResealOnly(currentTarget.checked)}
+        checked={use_newest_key}
+        onChange={({ currentTarget }) => setUseNewestKey(currentTarget.checked)}
       />
     </Confirm>
   );

@@ -137,7 +137,7 @@ function Metadata({ session, address }: { session: Session; address: SessionAddr
     >
       <div className={layout.tight}>
         <p className={layout.dimmed}>
-          The keys title and strategy have a meaning for the gateway; others are yours.
+          The gateway uses the keys title and strategy. All other keys are yours.
         </p>
         <JsonEditor
           label="Metadata"
@@ -185,7 +185,7 @@ function Handoff({ address: { session_id, workspace } }: { address: SessionAddre
         />
         <TextInput
           label="Summary"
-          description="All that the model sees of the past."
+          description="The model sees it instead of the earlier conversation."
           value={summary}
           onChange={({ currentTarget }) => setSummary(currentTarget.value)}
         />

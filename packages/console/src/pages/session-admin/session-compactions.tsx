@@ -19,7 +19,7 @@ import layout from "../../parts/styles/layout.module.css";
 import { Badge } from "../../parts/values/badge.tsx";
 import { Time } from "../../parts/values/time.tsx";
 
-/** The built-in summary by the model of the session. */
+/** Selects the built-in summary by the session's model instead of a compactor. */
 const MODEL = "model";
 
 export function SessionCompactions({ session, address }: { session: Session; address: SessionAddress }) {
@@ -98,7 +98,7 @@ function CompactForm({ address: { session_id, workspace } }: { address: SessionA
           onChange={({ currentTarget }) => setContext(currentTarget.value)}
         />
         <NumberInput
-          label="Size to aim for"
+          label="Target size"
           suffix=" tokens"
           min={1}
           allowDecimal={false}

@@ -23,7 +23,7 @@ const TEXT_NAMES =
   /\.(?:c|cc|cfg|conf|cpp|cs|css|csv|diff|env|go|h|html?|ini|java|jsx?|json|jsonl|kt|log|lua|md|patch|php|pl|py|rb|rs|sh|sql|svg|swift|toml|tsx?|tsv|txt|xml|ya?ml)$/i;
 /** The longest side of an image in pixels. Providers scale larger images down. */
 const MAX_SIDE_PX = 1_568;
-/** A smaller image is sent as it is. */
+/** An image of at most this size is sent unchanged. */
 const SCALE_BYTES = 400_000;
 
 /** Throws an error whose message can be shown to the person. */
@@ -98,8 +98,8 @@ export function attachmentsProblem(text: string, attachments: readonly PickedFil
   const bytes = new TextEncoder().encode(body).length;
   if (bytes <= MAX_MESSAGE_BYTES) return null;
   return attachments.length === 0
-    ? `The message is ${bytesText(bytes)}; the limit is ${bytesText(MAX_MESSAGE_BYTES)}. Shorten it, or attach it in parts.`
-    : `The message and its files are ${bytesText(bytes)} together; the limit is ${bytesText(MAX_MESSAGE_BYTES)}. Remove a file, or send it in a message of its own.`;
+    ? `The message is ${bytesText(bytes)}; the limit is ${bytesText(MAX_MESSAGE_BYTES)}. Shorten it, or split it into several messages.`
+    : `The message and its files are ${bytesText(bytes)} together; the limit is ${bytesText(MAX_MESSAGE_BYTES)}. Remove a file, or send it in a separate message.`;
 }
 
 export function toBase64(bytes: Uint8Array): string {

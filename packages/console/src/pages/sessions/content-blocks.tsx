@@ -1,5 +1,5 @@
 /**
- * The blocks of a tool result or message. Only images and sounds of listed types are drawn, from their bytes, so
+ * The blocks of a tool result or message. Only images and audio of the listed types are rendered, from their bytes, so
  * nothing that a plugin returned becomes a document of this origin. Every other stored file is a download.
  */
 import { codeOf, isObject, type Json, type JsonObject } from "@backplane/contract";
@@ -24,7 +24,7 @@ export function ContentBlocks({ blocks, label }: { blocks: readonly JsonObject[]
   ));
 }
 
-/** Whether a block is a picture or a sound, which is shown without opening its card. */
+/** Whether a block is an image or audio, which is shown even while its card is closed. */
 export function isMediaBlock(block: JsonObject): boolean {
   return mediaOf(block) !== null;
 }
@@ -41,7 +41,7 @@ function ContentBlockView({ block, label }: { block: JsonObject; label: string }
   return <JsonView value={block} label={label} />;
 }
 
-/** The files of a message: pictures and sounds, and any other file by name and size. */
+/** The files of a message: images, audio players, and any other file by name and size. */
 export function Attachments({ blocks }: { blocks: readonly JsonObject[] }) {
   if (blocks.length === 0) return null;
   return (
@@ -82,11 +82,11 @@ function mediaOf(block: JsonObject): { kind: MediaKind; mime: string; base64: st
   return { kind, mime, base64 };
 }
 
-/** A picture or a sound. Bytes that were too large for the tape are loaded. */
+/** An image or audio. Bytes that were too large for the tape are loaded. */
 function Media({ block, label }: { block: JsonObject; label: string }) {
   const { kind, mime, base64 } = mediaOf(block)!;
   const stored = useStoredUrl(block, mime, base64 === "");
-  // The policy of the page allows sounds only from blobs.
+  // The content security policy allows audio only from blob: URLs.
   const inline = useInlineUrl(base64, mime, kind === "audio");
   const [large, setLarge] = useState(false);
   if (isNoLongerStored(stored.failure)) return <p className={styles.note}>The file is no longer stored.</p>;
@@ -94,7 +94,7 @@ function Media({ block, label }: { block: JsonObject; label: string }) {
   const url = base64 === "" ? stored.url : kind === "audio" ? inline : `data:${mime};base64,${base64}`;
   if (url === null) return <span className={styles.loading} />;
   if (kind === "audio")
-    // biome-ignore lint/a11y/useMediaCaption: the sound comes from a tool, without captions
+    // biome-ignore lint/a11y/useMediaCaption: the audio comes from a tool, without captions
     return <audio controls src={url} aria-label={`${label}, ${mime}`} />;
   return (
     <button
@@ -131,7 +131,7 @@ function useStoredUrl(
   const [url, setUrl] = useState<string | null>(null);
   const [failure, setFailure] = useState<unknown>(null);
   useEffect(() => {
-    // A retry removes the failure.
+    // A retry clears the failure, which runs this effect again.
     if (!wanted || failure !== null) return undefined;
     const stop = new AbortController();
     let created: string | null = null;

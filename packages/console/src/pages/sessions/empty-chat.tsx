@@ -1,4 +1,4 @@
-/** The chat before its first message, with examples that try it out. */
+/** The chat before its first message, with examples to try. */
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";

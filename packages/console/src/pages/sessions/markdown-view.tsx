@@ -3,13 +3,13 @@ import { CodeBlock } from "../../parts/values/json-view.tsx";
 import styles from "./markdown.module.css";
 import { type MarkdownBlock, parseMarkdown, type Span } from "./parse-markdown.ts";
 
-/** A text in Markdown, such as an answer. Its headings move down two levels, below those of the page. */
+/** Renders Markdown, such as an answer. Headings are moved down two levels, below those of the page. */
 export const MarkdownView = memo(function MarkdownView({ text }: { text: string }) {
   const blocks = useMemo(() => parseMarkdown(text), [text]);
-  return <div className={styles.markdown}>{blocksOf(blocks)}</div>;
+  return <div className={styles.markdown}>{renderBlocks(blocks)}</div>;
 });
 
-function blocksOf(blocks: readonly MarkdownBlock[]): ReactNode {
+function renderBlocks(blocks: readonly MarkdownBlock[]): ReactNode {
   // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
   return blocks.map((block, index) => <Block key={index} block={block} />);
 }
@@ -17,17 +17,17 @@ function blocksOf(blocks: readonly MarkdownBlock[]): ReactNode {
 function Block({ block }: { block: MarkdownBlock }) {
   switch (block.type) {
     case "paragraph":
-      return <p>{spansOf(block.spans)}</p>;
+      return <p>{renderSpans(block.spans)}</p>;
     case "heading": {
       const Heading = `h${Math.min(6, block.level + 2)}` as "h3";
-      return <Heading>{spansOf(block.spans)}</Heading>;
+      return <Heading>{renderSpans(block.spans)}</Heading>;
     }
     case "code":
       return (
         <CodeBlock text={block.text} label={block.language === "" ? "Code" : `Code, ${block.language}`} />
       );
     case "quote":
-      return <blockquote>{blocksOf(block.blocks)}</blockquote>;
+      return <blockquote>{renderBlocks(block.blocks)}</blockquote>;
     case "rule":
       return <hr />;
     case "list":
@@ -44,7 +44,9 @@ function List({ block }: { block: Extract<MarkdownBlock, { type: "list" }> }) {
       {checked !== null && (
         <input type="checkbox" checked={checked} readOnly disabled aria-label={checked ? "Done" : "Open"} />
       )}
-      {blocks.length === 1 && blocks[0]!.type === "paragraph" ? spansOf(blocks[0]!.spans) : blocksOf(blocks)}
+      {blocks.length === 1 && blocks[0]!.type === "paragraph"
+        ? renderSpans(blocks[0]!.spans)
+        : renderBlocks(blocks)}
     </li>
   ));
   if (block.start === null) return <ul>{items}</ul>;
@@ -62,7 +64,7 @@ function Table({ block }: { block: Extract<MarkdownBlock, { type: "table" }> }) 
             {head.map((cell, column) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: columns never move
               <th key={column} scope="col" style={{ textAlign: align[column] }}>
-                {spansOf(cell)}
+                {renderSpans(cell)}
               </th>
             ))}
           </tr>
@@ -74,7 +76,7 @@ function Table({ block }: { block: Extract<MarkdownBlock, { type: "table" }> }) 
               {cells.map((cell, column) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: columns never move
                 <td key={column} style={{ textAlign: align[column] }}>
-                  {spansOf(cell)}
+                  {renderSpans(cell)}
                 </td>
               ))}
             </tr>
@@ -85,7 +87,7 @@ function Table({ block }: { block: Extract<MarkdownBlock, { type: "table" }> }) 
   );
 }
 
-function spansOf(spans: readonly Span[]): ReactNode {
+function renderSpans(spans: readonly Span[]): ReactNode {
   // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
   return spans.map((span, index) => <SpanView key={index} span={span} />);
 }
@@ -97,17 +99,17 @@ function SpanView({ span }: { span: Span }): ReactNode {
     case "code":
       return <code>{span.text}</code>;
     case "strong":
-      return <strong>{spansOf(span.spans)}</strong>;
+      return <strong>{renderSpans(span.spans)}</strong>;
     case "emphasis":
-      return <em>{spansOf(span.spans)}</em>;
+      return <em>{renderSpans(span.spans)}</em>;
     case "strike":
-      return <del>{spansOf(span.spans)}</del>;
+      return <del>{renderSpans(span.spans)}</del>;
     case "break":
       return <br />;
     case "link":
       return (
         <a href={span.href} target="_blank" rel="noopener noreferrer">
-          {spansOf(span.spans)}
+          {renderSpans(span.spans)}
         </a>
       );
   }

@@ -46,7 +46,7 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
             <Icon name="compact" size={16} />
             <span className={styles.compactionText}>
               {undone
-                ? "This compaction was undone. The model sees the messages before it, but not the messages with a dashed line after it"
+                ? "This compaction was undone. The model sees the messages before it, but not the messages after it that have a dashed line"
                 : item.text}
             </span>
             {loss !== null && !undone && (

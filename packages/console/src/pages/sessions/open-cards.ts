@@ -1,4 +1,4 @@
-/** Remembers which cards are open: a card that is scrolled out of view leaves the document and must return open. */
+/** Remembers which cards are open, because a card that is scrolled out of view is removed from the document. */
 import { createContext, useContext, useState } from "react";
 
 export const OpenCardsContext = createContext<Set<string>>(new Set());

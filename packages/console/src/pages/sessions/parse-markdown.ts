@@ -1,6 +1,6 @@
 /**
  * The Markdown that models write, parsed into plain values. Markup of other kinds, such as HTML, stays text, so a
- * message cannot inject elements. Images become links, because a page loads nothing that a message names.
+ * message cannot inject elements. Images become links, because the page must not load what a message refers to.
  */
 
 export type MarkdownBlock =
@@ -31,7 +31,7 @@ const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
 const ITEM = /^(\s*)(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/;
 const CHECKBOX = /^\[([ xX])\]\s+/;
 const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
-/** A longer piece of text is not searched for inline marks. */
+/** A longer piece of text is not searched for inline markup. */
 const MAX_INLINE = 8_000;
 const MAX_DEPTH = 8;
 

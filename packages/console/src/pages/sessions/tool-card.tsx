@@ -109,7 +109,7 @@ function stateOf({ status, approval, failure_code }: ToolItem, running: boolean)
   return status;
 }
 
-/** The time that the call ran, without the time that it waited for an answer. */
+/** How long the call ran, excluding the wait for an answer. */
 function Duration({ tool, state }: { tool: ToolItem; state: ToolState }) {
   const now = useNow(1_000);
   if (state === "waiting" || state === "stopped" || state === "rejected") return null;

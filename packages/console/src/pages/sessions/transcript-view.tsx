@@ -61,7 +61,7 @@ export function TranscriptView(props: TranscriptViewProps) {
   const [settled, setSettled] = useState(false);
   const keys = useMemo(() => rows.map(rowKey), [rows]);
   const open_approvals = useMemo(() => groupOpenApprovals(rows), [rows]);
-  // A question that awaits an answer stays in the document, so that unsent feedback is not lost.
+  // An approval that awaits an answer stays in the document, so that unsent feedback is not lost.
   const kept = useMemo(
     () => rows.flatMap((row, index) => (openApprovalOf(row) === null ? [] : [index])),
     [rows],
@@ -95,7 +95,7 @@ export function TranscriptView(props: TranscriptViewProps) {
 
   const at_start = settled && (items.find(({ index }) => !kept.includes(index))?.index ?? 1) <= 1;
   const first_key = keys[0];
-  // Once for each first row: after a failure the person tries again with the button.
+  // Loads once for each first row; after a failure, the person retries with the button.
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new function must not load again
   useEffect(() => {
     if (at_start && partial) onEarlier?.();

@@ -117,9 +117,11 @@ function buildItems({
   const build = (others: readonly Approval[]) =>
     buildTranscript(entries, others, thoughts, sub_agents, partial);
   const own_approvals = approvals.filter(({ session_id }) => session_id === address.session_id);
-  const of_sub_agents = approvals.filter(({ session_id }) => session_id !== address.session_id);
+  const sub_agent_approvals = approvals.filter(({ session_id }) => session_id !== address.session_id);
   const others = attachCalls(build([]), own_approvals, invocations);
-  const items = build([...others, ...of_sub_agents].filter(({ requested_at }) => isLoaded(requested_at)));
+  const items = build(
+    [...others, ...sub_agent_approvals].filter(({ requested_at }) => isLoaded(requested_at)),
+  );
   attachCalls(items, own_approvals, invocations);
   return items;
 }

@@ -98,7 +98,7 @@ export function ClientConnections() {
       <Card title="Connect an assistant">
         <div className={layout.form}>
           <p className={layout.text}>
-            Every MCP client gets the tools of the gateway at <code>{url}</code> with a key of its own.
+            Every MCP client gets the tools of the gateway at <code>{url}</code> with its own key.
           </p>
           <div className={layout.columns}>
             <Select
@@ -121,7 +121,7 @@ export function ClientConnections() {
           </div>
           <TagsInput
             label="Tools that the client lists"
-            description="Names, * for any characters, or @NAME of a profile. Empty: all."
+            description="Names, * for any characters, or @NAME of a profile. If empty, all tools."
             value={tools}
             onChange={setTools}
           />

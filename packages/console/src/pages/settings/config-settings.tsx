@@ -150,8 +150,8 @@ function RevealDialog({ name, onClose }: { name: string; onClose: () => void }) 
   );
 }
 
-/** Like the command line: JSON if it is valid JSON, else text. */
-function jsonOrText(text: string): Json {
+/** Parses the text if it is valid JSON, as the command line does. */
+function parseJsonOrText(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch {
@@ -167,7 +167,7 @@ function ConfigDialog({ row, onClose }: { row: ConfigRow; onClose: () => void })
   const [plain, setPlain] = useState(false);
   const is_secret = isSecretConfigKey(key);
   const save = useMutation({
-    mutationFn: () => client.config.set(key, plain || is_secret ? text : jsonOrText(text)),
+    mutationFn: () => client.config.set(key, plain || is_secret ? text : parseJsonOrText(text)),
     onSuccess: ({ dropped = [] }) => {
       toast.show({
         tone: "good",
@@ -203,7 +203,7 @@ function ConfigDialog({ row, onClose }: { row: ConfigRow; onClose: () => void })
         {is_secret ? (
           <PasswordInput
             label="New value"
-            description={row.key === "" ? "A secret." : `A secret. Now: ${textOf(row.value)}`}
+            description={row.key === "" ? "A secret." : `A secret. Currently: ${textOf(row.value)}`}
             autoComplete="off"
             value={text}
             onChange={({ currentTarget }) => setText(currentTarget.value)}
@@ -212,7 +212,7 @@ function ConfigDialog({ row, onClose }: { row: ConfigRow; onClose: () => void })
         ) : (
           <Textarea
             label="New value"
-            description={row.key === "" ? "Text or JSON." : `Text or JSON. Now: ${textOf(row.value)}`}
+            description={row.key === "" ? "Text or JSON." : `Text or JSON. Currently: ${textOf(row.value)}`}
             autosize
             spellCheck={false}
             value={text}

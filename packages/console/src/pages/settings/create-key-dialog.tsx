@@ -109,7 +109,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }) {
         </div>
         <TagsInput
           label="Tools that the key lists"
-          description="Names, * for any characters, or @NAME of a profile. Empty: all."
+          description="Names, * for any characters, or @NAME of a profile. If empty, all tools."
           value={tools}
           onChange={setTools}
         />
@@ -158,7 +158,7 @@ function ModelLimitFields({ value, onChange }: ModelLimitFieldsProps) {
       <div className={layout.more}>
         <TagsInput
           label="Models"
-          description="INSTANCE/MODEL, * for any characters. Empty: all. The key also needs the scope llm:invoke."
+          description="INSTANCE/MODEL, * for any characters. If empty, all models. The key also needs the scope llm:invoke."
           data={models.map(({ id }) => id)}
           value={value.models ?? []}
           onChange={(next) => set("models", next.length === 0 ? undefined : next)}

@@ -224,7 +224,7 @@ function ReviewedFiles({ review: { files, changes } }: { review: WorkspaceReview
             <h4 className={layout.subtitle}>
               {path} ({change})
             </h4>
-            <CodeBlock text={text ?? ""} label={`Changes of ${path}`} />
+            <CodeBlock text={text ?? ""} label={`Changes to ${path}`} />
           </div>
         ))}
     </div>

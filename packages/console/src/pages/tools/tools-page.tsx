@@ -47,11 +47,11 @@ const COLUMNS: readonly Column<CatalogEntry>[] = [
 ];
 
 const DEFERRALS: Record<NonNullable<CatalogEntry["deferred_by"]>, string> = {
-  author: "Its author deferred it. To list it always, add it to pinned_tools of the policy.",
+  author: "Its author deferred it. To always list it, add it to pinned_tools of the policy.",
   policy: "The policy lists it in deferred_tools.",
   profile: "The tools of this key do not include it.",
   budget:
-    "The tools cost more than tool_token_budget of the policy. To list it always, add it to pinned_tools.",
+    "The tools cost more than tool_token_budget of the policy. To always list it, add it to pinned_tools.",
 };
 
 export function ToolsPage() {

@@ -44,11 +44,11 @@ export function buildTrace(spans: readonly TraceSpan[], runs: readonly KnownRun[
   const rows: TraceRow[] = [];
   // A loop instead of recursion, because a chain of calls can be long.
   const addCalls = (first: readonly TraceSpan[], depth: number) => {
-    const open = first.toReversed().map((span) => ({ span, depth }));
-    for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const stack = first.toReversed().map((span) => ({ span, depth }));
+    for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
       rows.push(toCallRow(next.span, next.depth, now));
       for (const child of (children.get(next.span.id) ?? []).toReversed())
-        open.push({ span: child, depth: next.depth + 1 });
+        stack.push({ span: child, depth: next.depth + 1 });
     }
   };
   addCalls(roots, 0);

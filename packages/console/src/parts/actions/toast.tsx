@@ -21,7 +21,7 @@ const ToastContext = createContext<Toasts | null>(null);
 
 export function useToast(): Toasts {
   const toasts = useContext(ToastContext);
-  if (toasts === null) throw new Error("useToast needs a ToastProvider");
+  if (toasts === null) throw new Error("useToast must be called inside a ToastProvider.");
   return toasts;
 }
 

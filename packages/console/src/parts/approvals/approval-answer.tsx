@@ -118,7 +118,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
   );
 }
 
-/** False while a text is being written or a dialog is open. */
+/** False while the person is typing or a dialog is open. */
 function canMoveFocus(): boolean {
   const active = document.activeElement;
   if (document.querySelector('[role="dialog"]') !== null) return false;

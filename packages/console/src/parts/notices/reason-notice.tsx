@@ -3,7 +3,7 @@ import { Notice, type NoticeProps } from "./notice.tsx";
 
 export interface ReasonNoticeProps {
   tone: NoticeProps["tone"];
-  /** A sentence from the gateway. It can begin in lower case and has no full stop. */
+  /** A sentence from the gateway. It can begin in lower case, and it has no period. */
   reason: string;
   /** The fix: a sentence or a command. */
   fix: string | null;

@@ -2,7 +2,7 @@ import type { Json } from "@backplane/contract";
 
 export type ParsedJson = { value: Json; problem: null } | { value: undefined; problem: string };
 
-/** The value of a text that a person wrote, or why it has none. */
+/** Returns the value of a text that a person wrote, or the reason why the text is not valid JSON. */
 export function parseJsonText(text: string): ParsedJson {
   try {
     return { value: JSON.parse(text) as Json, problem: null };

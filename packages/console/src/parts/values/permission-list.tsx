@@ -22,7 +22,7 @@ export function PermissionList({ permissions }: { permissions: Permissions }) {
 }
 
 const CLASSES: Record<Grant["class"], string> = {
-  isolated: "Each call runs in a sandbox of its own.",
+  isolated: "Each call runs in its own sandbox.",
   worker: "Calls share a sandboxed process.",
   inline: "Calls run inside the gateway, without a sandbox.",
 };

@@ -18,7 +18,7 @@ export interface SchemaFormProps {
   disabled?: boolean;
   /** True for settings, in which a name such as `api_key` indicates a secret. */
   named_secrets?: boolean;
-  /** The tool as it is offered to models; without it, that view is not offered. */
+  /** The tool as models see it. Without it, the form has no such view. */
   model?: { name: string; description: string; token_cost: number } | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
  * The field of a secret in a form. The gateway returns a stored secret as a mask, and keeps the secret if the mask is
- * sent back. The mask is shown as a hint, so that a person does not type behind it.
+ * sent back. The mask is shown as a placeholder, so that a person cannot append text to it.
  */
 import { Button, PasswordInput } from "@mantine/core";
 import type { WidgetProps } from "@rjsf/utils";

@@ -43,7 +43,7 @@ export function matchesOption(option: JsonObject, value: Json, root: JsonObject)
     validator.addSchema({ ...withoutPatterns(root), $id: ROOT });
     return validator.validate(value).valid;
   } catch {
-    // A reference that cannot be resolved: the option matches nothing, and the form shows the first one.
+    // A reference cannot be resolved. The option then matches nothing, and the form shows the first option.
     return false;
   }
 }
