@@ -37,7 +37,7 @@ test("loads again if the data changed during a first load that fails", async () 
   expect(data()).toBe("created");
 });
 
-test("loads once for a change after the first load, and not for a change of another noun", async () => {
+test("loads again once for a change after the first load, but not for a change of another noun", async () => {
   const { queries, loads, data } = mountQuery();
   const elsewhere = queries.invalidateQueries({ queryKey: ["packages"] });
   loads[0]!.resolve("running");

@@ -58,7 +58,7 @@ test("shows the source as the request contains it", () => {
   expect(commandOf({ kind: "folder", text: "/srv/plugin", args: "--verbose" })).toEqual(["/srv/plugin"]);
 });
 
-test("binds nothing if the button binds nothing", () => {
+test("shows --no-bind, and no option of a binding, if nothing is to be bound", () => {
   expect(flagsOf("npm", { org_wide: true, allow_scripts: ["esbuild"] })).toEqual([
     "--bind",
     "--org-wide",

@@ -17,7 +17,7 @@ function createApprovals(pages: readonly (readonly ApprovalStatus[])[]) {
 
 const idsOf = ({ items }: { items: readonly Approval[] }) => items.map(({ id }) => id);
 
-test("lists approvals that are not pending any more", async () => {
+test("lists approvals that are no longer pending", async () => {
   const { approvals } = createApprovals([["pending", "approved", "rejected"], ["expired"]]);
   const page = await listAnswered(approvals, {});
   expect(idsOf(page)).toEqual(["0.1", "0.2"]);
