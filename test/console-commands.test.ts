@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { buildProgram } from "../packages/cli/src/program/program.ts";
 import { captureIo } from "../packages/cli/test/support/capture-io.ts";
-import { consoleCommands } from "./support/console/console-commands.ts";
+import { readConsoleCommands } from "./support/console/console-commands.ts";
 import { verifies } from "./support/verifies.ts";
 
 type Command = ReturnType<typeof buildProgram>;
@@ -18,7 +18,7 @@ function listCommands(command: Command, path: readonly string[] = []): Map<strin
   return new Map([...leaf, ...below]);
 }
 
-const { pages, local } = consoleCommands();
+const { pages, local } = readConsoleCommands();
 
 verifies("console.manage", "maps every command to a page of the console or explains why it has none", () => {
   const known = listCommands(buildProgram(captureIo(), false, () => {}));

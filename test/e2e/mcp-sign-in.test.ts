@@ -235,8 +235,8 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   const { start_url } = await begin();
   const [first, thief] = [createCookieBrowser(), createCookieBrowser()];
   const onward = await first.step(start_url);
-  expect(first.set).toHaveLength(1);
-  expect(first.set[0]).toMatch(
+  expect(first.set_cookie_lines).toHaveLength(1);
+  expect(first.set_cookie_lines[0]).toMatch(
     /^backplane_login_[0-9a-f]{16}=[\w-]{43}; Path=\/oauth; HttpOnly; SameSite=Lax; Max-Age=(600|59\d)$/,
   );
   const late = await thief.open(start_url);
@@ -249,7 +249,7 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   expect(taken.url, "with a valid code").toContain("code=");
   expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
   expect(authority.token_requests.length).toBe(earlier_requests);
-  expect(thief.set).toEqual([]);
+  expect(thief.set_cookie_lines).toEqual([]);
   const again = await first.open(start_url);
   expect(again.status, again.text).toBe(200);
   expect(gateway.log()).toContain("another browser opened it");
@@ -294,7 +294,7 @@ test("a newer login replaces an older one and has its own cookie", async () => {
   await browser.step(first.start_url);
   const second = await begin();
   expect((await browser.open(second.start_url)).status).toBe(200);
-  expect(new Set(browser.set.map((line) => line.split("=")[0])).size).toBe(2);
+  expect(new Set(browser.set_cookie_lines.map((line) => line.split("=")[0])).size).toBe(2);
   expect((await browser.open(first.start_url)).text, "a newer one took its place").toContain(
     "completed or replaced",
   );

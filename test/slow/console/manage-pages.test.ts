@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
-import { consoleCommands } from "../../support/console/console-commands.ts";
+import { readConsoleCommands } from "../../support/console/console-commands.ts";
 import {
   accessibilityProblemsInBothThemes,
   chooseSearched,
@@ -57,32 +57,32 @@ afterAll(async () => {
 });
 
 async function seed(): Promise<Record<string, string>> {
-  await post("/v1/secrets/demo", { value: "demo-value" }, "PUT");
-  const older = await post("/v1/plugin-packages", {
+  await sendRequest("/v1/secrets/demo", { value: "demo-value" }, "PUT");
+  const older = await sendRequest("/v1/plugin-packages", {
     source: { folder: writeDeskPlugin("acme/desk", "1.0.0") },
   });
-  const newer = await post("/v1/plugin-packages", {
+  const newer = await sendRequest("/v1/plugin-packages", {
     source: { folder: writeDeskPlugin("acme/desk", "2.0.0") },
   });
   const desk = { package_id: "acme/desk", package_version: "1.0.0" };
   const demo_secret = "secret://org_local/demo";
-  const look_binding = await post("/v1/plugin-bindings", { ...desk, export_id: "look" });
+  const look_binding = await sendRequest("/v1/plugin-bindings", { ...desk, export_id: "look" });
   const slots = (look_binding.unbound_slots as string[]) ?? [];
-  await post(
+  await sendRequest(
     `/v1/plugin-bindings/${look_binding.binding_id as string}`,
     { secrets: Object.fromEntries(slots.map((slot) => [slot, demo_secret])) },
     "PATCH",
   );
-  await post("/v1/plugin-bindings", { ...desk, export_id: "pay" });
+  await sendRequest("/v1/plugin-bindings", { ...desk, export_id: "pay" });
   const hook = await installHook();
   const server = await bindMcpServer(gateway, folder, "notes");
-  const installed = await post("/v1/plugin-installations", {
+  const installed = await sendRequest("/v1/plugin-installations", {
     source: { kind: "mcp_url", name: "remote", url: remote.url },
     bind: true,
   });
   const bindings = installed.bindings as { binding: { binding_id: string } }[];
-  const session = await post("/v1/sessions", { session_id: "desk-talk", metadata: { title: "Desk" } });
-  const call = await post("/v1/invocations?wait=30", { ...callOf("look"), session_id: "desk-talk" });
+  const session = await sendRequest("/v1/sessions", { session_id: "desk-talk", metadata: { title: "Desk" } });
+  const call = await sendRequest("/v1/invocations?wait=30", { ...callOf("look"), session_id: "desk-talk" });
   return {
     package: older.id as string,
     newer: newer.id as string,
@@ -97,13 +97,13 @@ async function seed(): Promise<Record<string, string>> {
 
 const callOf = (export_id: string, input: object = {}) => ({ package_id: "acme/desk", export_id, input });
 
-async function post(path: string, body?: unknown, method = "POST"): Promise<Record<string, unknown>> {
+async function sendRequest(path: string, body?: unknown, method = "POST"): Promise<Record<string, unknown>> {
   const response = await gateway.http(method, path, body);
   expect(response.status, `${path} ${JSON.stringify(response.body)}`).toBeLessThan(300);
   return response.body;
 }
 
-/** A hook that fails while its configuration says so. */
+/** A hook that fails while its configuration contains `refuse: true`. */
 async function installHook(): Promise<string> {
   const dir = join(folder, "journal");
   mkdirSync(join(dir, "bin"), { recursive: true });
@@ -135,8 +135,8 @@ kind = "hook"
 subscribes_to = ["invocation.settled"]
 `,
   );
-  await post("/v1/plugin-packages", { source: { folder: dir } });
-  const bound = await post("/v1/plugin-bindings", {
+  await sendRequest("/v1/plugin-packages", { source: { folder: dir } });
+  const bound = await sendRequest("/v1/plugin-bindings", {
     package_id: "acme/journal",
     package_version: "1.0.0",
     export_id: "journal",
@@ -156,7 +156,7 @@ async function open(path: string, options: Parameters<typeof visit>[2] = {}): Pr
 /** The pages of the table with the controls that they must have. */
 function listPages(): Map<string, Set<string>> {
   const pages = new Map<string, Set<string>>();
-  for (const { page, control } of Object.values(consoleCommands().pages)) {
+  for (const { page, control } of Object.values(readConsoleCommands().pages)) {
     const path = page.replace(/:(\w+)/, (_all, name: string) => encodeURIComponent(examples[name]!));
     pages.set(path, (pages.get(path) ?? new Set()).add(control));
   }
@@ -209,7 +209,7 @@ verifies(
 );
 
 /** Views that the table of commands does not name. */
-const FURTHER_PAGES = [
+const UNLISTED_VIEWS = [
   "/plugins/:package?view=exports",
   "/plugins/:package?view=permissions",
   "/plugins/:package?view=failures",
@@ -226,10 +226,10 @@ verifies(
   async () => {
     const { page, problems } = await open("/console");
     const violations: string[] = [];
-    const further = FURTHER_PAGES.map((path) =>
+    const unlisted = UNLISTED_VIEWS.map((path) =>
       path.replace(/:(\w+)/, (_all, name: string) => examples[name]!),
     );
-    for (const path of [...listPages().keys(), ...further]) {
+    for (const path of [...listPages().keys(), ...unlisted]) {
       await show(page, path);
       violations.push(
         ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
@@ -247,7 +247,10 @@ verifies(
   async () => {
     const { page, problems } = await open("/console/approvals?view=rules");
     const pay = async (wait_s: number) =>
-      (await post(`/v1/invocations?wait=${wait_s}`, callOf("pay", {}))) as { status: string; id: string };
+      (await sendRequest(`/v1/invocations?wait=${wait_s}`, callOf("pay", {}))) as {
+        status: string;
+        id: string;
+      };
     await page.getByRole("button", { name: "Add a rule" }).first().click();
     const dialog = page.getByRole("dialog");
     await chooseSearched(page, dialog.getByRole("combobox", { name: "Tool" }), "pay");
@@ -262,7 +265,7 @@ verifies(
     await row.waitFor({ state: "detached" });
     const waiting_call = await pay(1);
     expect(waiting_call.status).toBe("waiting_approval");
-    await post(`/v1/invocations/${waiting_call.id}:cancel`);
+    await sendRequest(`/v1/invocations/${waiting_call.id}:cancel`);
     expect(problems).toEqual([]);
   },
   120_000,
@@ -330,7 +333,7 @@ verifies(
     await page.getByText("The delivery was discarded.").waitFor();
     await discarded_row.waitFor({ state: "detached" });
 
-    await post(`/v1/plugin-bindings/${examples.hook}`, { config: { refuse: false } }, "PATCH");
+    await sendRequest(`/v1/plugin-bindings/${examples.hook}`, { config: { refuse: false } }, "PATCH");
     const link = rows("Dead").first().getByRole("link").first();
     await link.click();
     const detail = page.getByRole("region", { name: "Delivery", exact: true });
@@ -341,7 +344,7 @@ verifies(
     await show(page, `/bindings/${examples.hook}`);
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByText("Paused. Events are kept.").waitFor();
-    await post("/v1/invocations?wait=30", callOf("look"));
+    await sendRequest("/v1/invocations?wait=30", callOf("look"));
     await show(page, `/deliveries?binding=${examples.hook}&status=pending`);
     await expect.poll(() => rows("Pending").count(), { timeout: 90_000 }).toBeGreaterThanOrEqual(1);
     await show(page, `/bindings/${examples.hook}`);
@@ -376,7 +379,7 @@ verifies(
   "console.manage",
   "starts a run, and administers the context of its session: pin, hand off, metadata, reset and fork",
   async () => {
-    await post("/api/llm-providers/active", { name: "llm-echo" }, "PATCH");
+    await sendRequest("/api/llm-providers/active", { name: "llm-echo" }, "PATCH");
     const { page, problems } = await open("/console/runs");
     await page.getByRole("button", { name: "Start a run" }).first().click();
     const dialog = page.getByRole("dialog");

@@ -31,7 +31,9 @@ export function openBrowser(): Promise<Browser> {
     existsSync(file),
   );
   if (program === undefined)
-    throw new Error("there is no chromium on the PATH; install what the tests need: npm run prepare-system");
+    throw new Error(
+      "There is no chromium on the PATH. Install what the tests need with `npm run prepare-system`.",
+    );
   // The browser's own sandbox cannot start as root.
   const user_args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   return chromium.launch({ executablePath: program, args: [...QUIET_ARGS, ...user_args] });

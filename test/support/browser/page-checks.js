@@ -3,9 +3,9 @@
 /** All visible text whose contrast with its background is below `limit`, except in disabled controls and options. */
 function lowContrastTexts(limit) {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const luminance = (colours) => {
-    for (const colour of ["#ffffff", ...colours]) {
-      canvas.fillStyle = colour;
+  const luminance = (colors) => {
+    for (const color of ["#ffffff", ...colors]) {
+      canvas.fillStyle = color;
       canvas.fillRect(0, 0, 1, 1);
     }
     const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((value) => {

@@ -9,9 +9,9 @@ export interface ConsoleCheck {
   tests: readonly (readonly [file: string, title: string])[];
 }
 
-const CONSOLE = "test/slow/console/quality.test.ts";
+const QUALITY = "test/slow/console/quality.test.ts";
 const OBSERVE = "test/slow/console/observe.test.ts";
-const CALLS = "test/slow/console/observe-calls.test.ts";
+const OBSERVE_CALLS = "test/slow/console/observe-calls.test.ts";
 const MANAGE = "test/slow/console/manage.test.ts";
 const MANAGE_PAGES = "test/slow/console/manage-pages.test.ts";
 const MANAGE_SOURCES = "test/slow/console/manage-sources.test.ts";
@@ -28,13 +28,13 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 1,
     requirement: "`up --no-open` on a clean home prints a URL whose health is 200 within 5 s",
-    tests: [[CONSOLE, "prints its address on an empty home and answers requests from then on"]],
+    tests: [[QUALITY, "prints its address on an empty home and answers requests from then on"]],
   },
   {
     check: 2,
     requirement: "401 without a token, 403 for a foreign Host or Origin",
     tests: [
-      [CONSOLE, "prints its address on an empty home and answers requests from then on"],
+      [QUALITY, "prints its address on an empty home and answers requests from then on"],
       [
         "packages/api/test/auth/authenticate.test.ts",
         "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
@@ -45,7 +45,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     check: 3,
     requirement: "axe finds no A or AA violation on any route, light and dark",
     tests: [
-      [CONSOLE, NO_VIOLATION],
+      [QUALITY, NO_VIOLATION],
       [OBSERVE, NO_VIOLATION_OBSERVE],
       [MANAGE_PAGES, NO_VIOLATION_MANAGE],
     ],
@@ -54,7 +54,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     check: 4,
     requirement: "only same-origin requests, no error in the browser's console",
     tests: [
-      [CONSOLE, NO_VIOLATION],
+      [QUALITY, NO_VIOLATION],
       [MANAGE_PAGES, NO_VIOLATION_MANAGE],
     ],
   },
@@ -63,27 +63,27 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement: "at most 200 kB of compressed script at first, Home usable within 2 s",
     tests: [
       ["packages/console/test/size.test.ts", "the first load has at most 200 kB of compressed script"],
-      [CONSOLE, "makes Home usable with a few requests"],
+      [QUALITY, "makes Home usable with a few requests"],
     ],
   },
   {
     check: 6,
     requirement: "the palette works by keyboard",
-    tests: [[CONSOLE, "can be operated by keyboard: palette, help, go to a page, rows of a list"]],
+    tests: [[QUALITY, "can be operated by keyboard: palette, help, go to a page, rows of a list"]],
   },
   {
     check: 7,
     requirement: "every action works by keyboard",
     tests: [
-      [CONSOLE, "reaches every control of the main pages with the Tab key"],
-      [CONSOLE, "answers an approval and runs a call again with the keyboard alone"],
+      [QUALITY, "reaches every control of the main pages with the Tab key"],
+      [QUALITY, "answers an approval and runs a call again with the keyboard alone"],
     ],
   },
   {
     check: 8,
     requirement: "empty lists say what belongs there and how to add it",
     tests: [
-      [CONSOLE, "says on every empty list what belongs there, with an action or the command that adds it"],
+      [QUALITY, "says on every empty list what belongs there, with an action or the command that adds it"],
     ],
   },
   {
@@ -91,21 +91,21 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement:
       "a killed gateway shows as Reconnecting, and after its restart nothing is missing or repeated",
     tests: [
-      [CONSOLE, "shows Reconnecting while the gateway is down, and afterwards every call and event once"],
+      [QUALITY, "shows Reconnecting while the gateway is down, and afterwards every call and event once"],
       [OBSERVE, "resumes the event list after the gateway was killed, without a missing or repeated event"],
     ],
   },
   {
     check: 10,
     requirement: "a request without a response becomes an error with a retry",
-    tests: [[CONSOLE, "turns a request that gets no response into an error with a retry"]],
+    tests: [[QUALITY, "turns a request that gets no response into an error with a retry"]],
   },
   {
     check: 11,
     requirement: "an approval raised by the command line shows in two tabs and leaves both when answered",
     tests: [
       [
-        CONSOLE,
+        QUALITY,
         "shows the approval of a call from the command line in two open tabs, and removes it from both when it is answered",
       ],
     ],
@@ -115,7 +115,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement: "five identical requests are one row",
     tests: [
       [
-        CONSOLE,
+        QUALITY,
         "shows an approval in two open tabs without a reload, and removes it from both when one answers",
       ],
     ],
@@ -125,7 +125,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement: "a high risk shows the full arguments and has the focus on Reject",
     tests: [
       [
-        CONSOLE,
+        QUALITY,
         "shows an approval in two open tabs without a reload, and removes it from both when one answers",
       ],
     ],
@@ -133,13 +133,13 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 14,
     requirement: "an expired request has disabled buttons, and a late answer gets 409",
-    tests: [[CONSOLE, "disables the answers to an expired request, and refuses a late one with 409"]],
+    tests: [[QUALITY, "disables the answers to an expired request, and refuses a late one with 409"]],
   },
   {
     check: 15,
     requirement: "a grant for a session can be revoked",
     tests: [
-      [CONSOLE, "grants a tool for a session, lists the grant and revokes it"],
+      [QUALITY, "grants a tool for a session, lists the grant and revokes it"],
       [MANAGE, "lets a session run without asking after one answer, and asks again after a revocation"],
     ],
   },
@@ -235,7 +235,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement: "a trace of 10,000 calls is drawn within 1 s with at most 300 rows in the document",
     tests: [
       [
-        CALLS,
+        OBSERVE_CALLS,
         "shows the first rows of a trace of 10,000 calls before the last ones are loaded, with at most 300 rows in the document",
       ],
     ],
@@ -244,8 +244,8 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     check: 26,
     requirement: "a failed call shows its code, stderr and attempt, and can be run again",
     tests: [
-      [CONSOLE, "shows why a call failed and runs it again"],
-      [CALLS, "shows each attempt of a retried call with its error and the pauses between them"],
+      [QUALITY, "shows why a call failed and runs it again"],
+      [OBSERVE_CALLS, "shows each attempt of a retried call with its error and the pauses between them"],
     ],
   },
   {
@@ -259,7 +259,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 28,
     requirement: "a prompt without stdin exits with 2 immediately",
-    tests: [[CONSOLE, "exits with 2 instead of waiting for an answer if stdin is closed"]],
+    tests: [[QUALITY, "exits with 2 instead of waiting for an answer if stdin is closed"]],
   },
   {
     check: 29,

@@ -18,6 +18,6 @@ export interface ConsoleCommands {
   local: Record<string, string>;
 }
 
-export function consoleCommands(): ConsoleCommands {
+export function readConsoleCommands(): ConsoleCommands {
   return JSON.parse(readFileSync("spec/console-commands.json", "utf8")) as ConsoleCommands;
 }

@@ -27,7 +27,7 @@ export async function chooseSearched(page: Page, list: Locator, name: string): P
 
 /** Violations of WCAG 2.2 A and AA on the page as it is shown now. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
-  // The policy of the page refuses script elements with text, but not the debugger's.
+  // The content security policy refuses inline scripts, but not those of the debugger.
   if ((await page.evaluate("typeof axe")) === "undefined") await page.evaluate(axe.source);
   const { violations } = (await page.evaluate(
     "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] })",
@@ -68,12 +68,12 @@ export async function focusByTab(page: Page, name: string): Promise<void> {
       return;
     await page.keyboard.press("Tab");
   }
-  throw new Error(`the Tab key does not reach ${name}`);
+  throw new Error(`The Tab key does not reach ${name}.`);
 }
 
 /**
  * The visible controls that the Tab key does not reach. Within a group of tabs, options or radio buttons the arrow keys
- * move, so only one of them has to be reached.
+ * move the focus, so only one of them has to be reached.
  */
 export async function unreachableControls(page: Page): Promise<string[]> {
   await page.evaluate(`(() => {

@@ -47,10 +47,13 @@ export interface CliResult {
 
 export interface GatewayOptions {
   home?: string;
-  /** Default: any free port. */
+  /** By default any free port. */
   port?: number;
   env?: Record<string, string>;
-  /** Runs the gateway and its commands. The home must be theirs, and `env` name a HOME and TMPDIR that they may use. */
+  /**
+   * The user that runs the gateway and its commands. The home must belong to this user, and `env` must name a HOME and
+   * a TMPDIR that the user may use.
+   */
   user?: { uid: number; gid: number };
 }
 
@@ -73,9 +76,9 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   });
   const exited = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
   const ready = await Promise.race([firstLine(child), exited.then(() => null)]);
-  if (ready === null) throw new Error(`the gateway exited before it was ready:\n${log}`);
+  if (ready === null) throw new Error(`The gateway exited before it was ready:\n${log}`);
   const { url } = JSON.parse(ready) as { url?: string };
-  if (url === undefined) throw new Error(`the gateway refused to start: ${ready}`);
+  if (url === undefined) throw new Error(`The gateway refused to start: ${ready}`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const running = () => child.exitCode === null && child.signalCode === null;
   const searched: SearchReport = { places: 0, bytes: 0, hits: [] };
@@ -122,7 +125,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
       searchText("the log", log, searched);
       storeReport(searched, gateway.canary_bindings);
       rmSync(home, { recursive: true, force: true });
-      if (searched.hits.length > 0) throw new Error(`the canary was found: ${searched.hits.join(", ")}`);
+      if (searched.hits.length > 0) throw new Error(`The canary was found: ${searched.hits.join(", ")}`);
     },
   };
   return gateway;

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 
 export function isAlive(pid: number): boolean {
   try {
-    // A zombie is dead.
+    // A zombie has ended; only its parent has not noticed yet.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
   } catch {
     return false;
@@ -21,7 +21,7 @@ export function processesWith(text: string): number[] {
         readFileSync(`/proc/${entry}/cmdline`, "utf8") + readFileSync(`/proc/${entry}/environ`, "utf8");
       if (process_text.includes(text) && isAlive(pid)) pids.push(pid);
     } catch {
-      // The process exited meanwhile.
+      // The process exited in the meantime.
     }
   }
   return pids;
@@ -35,7 +35,8 @@ export async function eventually(
 ): Promise<number> {
   const from = performance.now();
   while (!(await condition())) {
-    if (performance.now() - from > limit_ms) throw new Error(`not within ${limit_ms} ms: ${label}`);
+    if (performance.now() - from > limit_ms)
+      throw new Error(`This did not happen within ${limit_ms} ms: ${label}`);
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   return performance.now() - from;

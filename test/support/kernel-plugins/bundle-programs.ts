@@ -23,14 +23,14 @@ export async function bundlePrograms(folder: string, entries: Record<string, URL
     target: `node${process.versions.node}`,
     conditions: ["backplane-source"],
     banner: { js: REQUIRE },
-    plugins: [partsOfZod],
+    plugins: [importZodAsNamespace],
     logLevel: "error",
   });
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
 }
 
 /** Imports zod as a namespace: esbuild can leave out unused parts of a module, but not of the object `z`. */
-const partsOfZod: Plugin = {
+const importZodAsNamespace: Plugin = {
   name: "parts-of-zod",
   setup: (building) =>
     building.onLoad({ filter: /\/(?:packages|plugins)\/.*\.ts$/ }, ({ path }) => {

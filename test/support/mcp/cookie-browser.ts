@@ -5,14 +5,14 @@ export interface CookieBrowser {
   /** Makes one request and returns the target of its redirect, or null. */
   step(url: string): Promise<string | null>;
   /** The Set-Cookie lines of all responses. */
-  readonly set: string[];
+  readonly set_cookie_lines: string[];
 }
 
 const MAX_REDIRECTS = 10;
 
 export function createCookieBrowser(): CookieBrowser {
   const jar = new Map<string, Map<string, string>>();
-  const set: string[] = [];
+  const set_cookie_lines: string[] = [];
 
   async function get(url: string): Promise<Response> {
     // As in a browser, a cookie belongs to the host, regardless of the port.
@@ -22,7 +22,7 @@ export function createCookieBrowser(): CookieBrowser {
     const cookie = pathname.startsWith("/oauth/") ? [...cookies.values()].join("; ") : "";
     const response = await fetch(url, { redirect: "manual", headers: cookie === "" ? {} : { cookie } });
     for (const line of response.headers.getSetCookie()) {
-      set.push(line);
+      set_cookie_lines.push(line);
       const pair = line.slice(0, line.indexOf(";"));
       cookies.set(pair.slice(0, pair.indexOf("=")), pair);
     }
@@ -30,7 +30,7 @@ export function createCookieBrowser(): CookieBrowser {
   }
 
   return {
-    set,
+    set_cookie_lines,
     async open(url) {
       let at = url;
       for (let step = 0; step < MAX_REDIRECTS; step++) {
@@ -39,7 +39,7 @@ export function createCookieBrowser(): CookieBrowser {
         if (next === null) return { status: response.status, text: await response.text(), url: at };
         at = new URL(next, at).href;
       }
-      throw new Error(`${url} redirects too many times`);
+      throw new Error(`${url} redirects too many times.`);
     },
     step: async (url) => (await get(url)).headers.get("location"),
   };

@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { expect } from "vitest";
 import type { TestGateway } from "../gateway/gateway.ts";
 
-/** The server of the runner's tests; its argument selects its behaviour. */
+/** The server of the runner's tests; its argument selects its behavior. */
 export const MCP_PROGRAM = resolve("packages/runner/test/fixtures/mcp.mjs");
 
 export interface McpServer {

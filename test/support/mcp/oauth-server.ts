@@ -1,6 +1,6 @@
 /**
  * A real authorization server and an MCP server that accepts its tokens, on separate sockets: codes with PKCE, rotating
- * refresh tokens, tokens bound to a resource, revocation. Tests change their behaviour through fields.
+ * refresh tokens, tokens bound to a resource, revocation. Tests change their behavior through fields.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -232,7 +232,7 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
   const address = await listen(server);
   const url = `http://${address}/mcp`;
   const metadata = `http://${address}/.well-known/oauth-protected-resource/mcp`;
-  const self: ProtectedServer = {
+  const protected_server: ProtectedServer = {
     url,
     address,
     call_scope: "notes",
@@ -244,18 +244,21 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const body = await read(request);
     if (request.url === new URL(metadata).pathname) {
-      return json(response, 200, { resource: self.resource, authorization_servers: [authority.issuer] });
+      return json(response, 200, {
+        resource: protected_server.resource,
+        authorization_servers: [authority.issuer],
+      });
     }
     if (request.method !== "POST") return response.writeHead(405).end();
     const { id, method } = JSON.parse(body) as { id?: number; method: string };
     const { authorization } = request.headers;
-    self.seen.push({ method, authorization });
+    protected_server.seen.push({ method, authorization });
     const token = authority.findToken(authorization?.replace(/^Bearer /, "") ?? "", url);
     if (token === null) {
       const challenge = `Bearer error="invalid_token", scope="notes", resource_metadata="${metadata}"`;
       return json(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });
     }
-    const needs = method === "tools/call" ? self.call_scope : "notes";
+    const needs = method === "tools/call" ? protected_server.call_scope : "notes";
     if (!token.scope.split(" ").includes(needs)) {
       const challenge = `Bearer error="insufficient_scope", scope="${needs}", resource_metadata="${metadata}"`;
       return json(response, 403, { error: "insufficient_scope" }, { "www-authenticate": challenge });
@@ -274,7 +277,7 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
     });
   }
 
-  return self;
+  return protected_server;
 }
 
 function formOf(body: string): Form {

@@ -42,8 +42,8 @@ export function writeDeskPlugin(package_id: string, version: string): string {
       package_id,
       `async ({ body }) => {
         const { config, secrets } = body.context;
-        const told = { version: "${version}", config, secret: Object.keys(secrets) };
-        return { status: "succeeded", result: { content: [{ type: "text", text: JSON.stringify(told) }] } };
+        const report = { version: "${version}", config, secret: Object.keys(secrets) };
+        return { status: "succeeded", result: { content: [{ type: "text", text: JSON.stringify(report) }] } };
       }`,
       version,
     ),
@@ -54,7 +54,7 @@ export function writeDeskPlugin(package_id: string, version: string): string {
 [[exports]]
 id = "${id}"
 kind = "tool"
-description = "Tells what it was given"
+description = "Reports what it received"
 ${rest}
 [exports.permissions]
 ${permissions}

@@ -9,7 +9,9 @@ import { join } from "node:path";
 export interface SharedFolder {
   /** For `policy.mounts` of a binding. */
   mount: { source: string; target: string; writable: true };
+  /** The path of a file on the host. */
   outside(file: string): string;
+  /** The path of a file in the sandbox. */
   inside(file: string): string;
   remove(): void;
 }

@@ -18,7 +18,7 @@ export interface DockerRegistry {
 
 export const REGISTRY_LOGIN = { username: "ada", password: "correct-horse" };
 
-/** The password above with bcrypt. */
+/** The password above, hashed with bcrypt. */
 const HTPASSWD = "ada:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n";
 
 const PROGRAMS = ["/usr/bin/docker-registry", "/usr/bin/skopeo"];
@@ -42,7 +42,9 @@ export async function startDockerRegistry({
 }): Promise<DockerRegistry> {
   const missing = PROGRAMS.filter((file) => !existsSync(file));
   if (missing.length > 0)
-    throw new Error(`${missing.join(" and ")} missing: apt-get install -y docker-registry skopeo`);
+    throw new Error(
+      `${missing.join(" and ")} missing. Install with \`apt-get install -y docker-registry skopeo\`.`,
+    );
   const dir = mkdtempSync(join(tmpdir(), "docker-registry-"));
   const host = `127.0.0.1:${await freePort()}`;
   writeFileSync(join(dir, "htpasswd"), HTPASSWD);

@@ -8,6 +8,6 @@ export const PEERS = resolve("test/peers");
 /** A path below node_modules. Throws if the peers are not installed. */
 export function peerFile(path: string): string {
   const file = resolve(PEERS, "node_modules", path);
-  if (!existsSync(file)) throw new Error(`${file} does not exist; run: node scripts/prepare-peers.ts`);
+  if (!existsSync(file)) throw new Error(`${file} does not exist. Run \`node scripts/prepare-peers.ts\`.`);
   return file;
 }

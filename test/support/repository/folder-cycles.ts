@@ -1,6 +1,6 @@
 /**
- * Folders of one module that import each other in a cycle. Every folder with source files is a node, nested ones too, and
- * every import is an edge, whether of a value or of a type.
+ * Folders of one module that import each other in a cycle. Every folder with source files is a node, including nested
+ * folders, and every import is an edge, whether of a value or of a type.
  */
 import { dirname, relative, resolve, sep } from "node:path";
 import { importsOf, modulesUnder, readSources } from "./import-table.ts";

@@ -48,7 +48,7 @@ export function findForbiddenImports(root: string, rules: ModuleRule[]): string[
     const declared = Object.keys({ ...manifest.dependencies, ...bundled });
     for (const { file, text } of readSources(root, folder)) {
       for (const specifier of importsOf(text)) {
-        const reason = whyForbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
+        const reason = findImportProblem(specifier, file, resolve(root, folder, "src"), rule, declared);
         if (reason !== null)
           violations.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
       }
@@ -73,7 +73,7 @@ export function readSources(root: string, folder: string): { file: string; text:
     .map((file) => ({ file, text: readFileSync(file, "utf8") }));
 }
 
-function whyForbidden(
+function findImportProblem(
   specifier: string,
   file: string,
   source: string,

@@ -36,7 +36,7 @@ function listOpenFiles(name: string): string[] {
     try {
       return readlinkSync(`/proc/self/fd/${fd}`).includes(name);
     } catch {
-      // Closed meanwhile.
+      // It was closed in the meantime.
       return false;
     }
   });

@@ -8,7 +8,7 @@ import { onTestFinished } from "vitest";
 const SOURCE = resolve("test/support/store/failing-disk.c");
 const BYTES = 4096;
 /** The fields of `struct control`. */
-const AT = { error: 0, allowed: 4, seen: 8, folder: 12 };
+const OFFSETS = { error: 0, allowed: 4, seen: 8, folder: 12 };
 
 export type DiskErrno = "ENOSPC" | "EDQUOT" | "EIO" | "EROFS";
 
@@ -40,16 +40,16 @@ export function createFailingDisk(): FailingDisk | null {
   return {
     env: { LD_PRELOAD: library, FAILING_DISK: join(dir, "control") },
     fail(error, folder, allowed = 0) {
-      setNumber(0, AT.error);
-      setNumber(allowed, AT.allowed);
-      setNumber(0, AT.seen);
-      writeSync(file, Buffer.from(`${folder}\0`), 0, undefined, AT.folder);
-      setNumber(constants.errno[error as "EIO"], AT.error);
+      setNumber(0, OFFSETS.error);
+      setNumber(allowed, OFFSETS.allowed);
+      setNumber(0, OFFSETS.seen);
+      writeSync(file, Buffer.from(`${folder}\0`), 0, undefined, OFFSETS.folder);
+      setNumber(constants.errno[error as "EIO"], OFFSETS.error);
     },
-    repair: () => void setNumber(0, AT.error),
+    repair: () => void setNumber(0, OFFSETS.error),
     countWrites() {
       const value = new Int32Array(1);
-      readSync(file, value, 0, 4, AT.seen);
+      readSync(file, value, 0, 4, OFFSETS.seen);
       return value[0]!;
     },
   };

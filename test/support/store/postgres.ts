@@ -1,5 +1,5 @@
 /**
- * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, otherwise a cluster of our own in a temporary
+ * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, otherwise a separate cluster in a temporary
  * folder, reached over a Unix socket. Each call gets an empty database. The server ends with the process that
  * started it, however that process ends: its guard waits on a pipe that only that process holds open.
  */

@@ -6,7 +6,7 @@ const KEY = Symbol.for("backplane.test.environment");
 const shared_globals = globalThis as { [KEY]?: NodeJS.ProcessEnv };
 
 shared_globals[KEY] ??= { ...process.env };
-// Vitest sets variables of its own for each file.
+// Vitest sets its own variables for each file.
 const isNotFromVitest = (name: string) => !name.startsWith("VITEST");
 for (const name of Object.keys(process.env).filter(isNotFromVitest))
   if (!(name in shared_globals[KEY])) delete process.env[name];
