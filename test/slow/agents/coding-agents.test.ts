@@ -61,7 +61,7 @@ beforeEach(() => {
   writeFileSync(join(workspace, ".codex/rules/default.rules"), rule);
   writeFileSync(join(workspace, "opencode.json"), JSON.stringify({ permission: "allow" }));
   writeFileSync(notes, "first line\n");
-  // The users of sandboxes are not the user of this test.
+  // Sandboxes run as other users than this test.
   chmodSync(workspace, 0o777);
   chmodSync(notes, 0o666);
   model.requests.length = 0;
@@ -307,7 +307,7 @@ test(
       Object.entries(AGENTS).map(async ([name, { command }]) => {
         const file = join(workspace, `${name}-lines.txt`);
         writeFileSync(file, "");
-        // The second process may have another user than the first.
+        // The second process may run as a different user than the first.
         chmodSync(file, 0o666);
         const lines = ["one", "two"].map((line) => command(`echo ${line} >> ${name}-lines.txt`));
         const session = `${name}-crash`;

@@ -1,6 +1,6 @@
 /**
- * Facts of long conversations after a compaction to the same budget: Thread Weave against the built-in summary. The
- * README of Thread Weave describes the method and its limits.
+ * Compares how many facts of long conversations Thread Weave and the built-in summary keep in a compaction to the same
+ * budget. The README of Thread Weave describes the method and its limits.
  */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -172,11 +172,11 @@ async function measure(conversations: readonly Conversation[]) {
 
 type Counts = Awaited<ReturnType<typeof measure>>;
 
-function expectMoreRecalled(counts: Counts, than: readonly ("recency" | "prompt" | "rarity")[]): void {
+function expectMoreRecalled(counts: Counts, rankings: readonly ("recency" | "prompt" | "rarity")[]): void {
   // `findBestLines` finds nearly all facts in the uncompacted conversation, so a missing fact was lost by the
   // compaction.
   expect(counts.before).toBeGreaterThanOrEqual(0.9 * counts.asked);
-  for (const ranking of than) expect(counts.woven, ranking).toBeGreaterThan(counts[ranking]);
+  for (const ranking of rankings) expect(counts.woven, ranking).toBeGreaterThan(counts[ranking]);
 }
 
 verifies(

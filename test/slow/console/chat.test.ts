@@ -53,7 +53,7 @@ verifies(
     expect(await answers(page).locator("strong").count()).toBe(40);
     expect((await chat.readTape(sessionIdOf(page)))[1]!.content).toBe(`# Words\n${answer_text}`);
     expect((await scrollState(page)).from_end).toBeLessThan(2);
-    // A finished conversation leaves the processor idle. An effect that reran endlessly once kept it busy.
+    // After a finished conversation the page must be idle: no effect may rerun endlessly.
     expect(await busyShare(page)).toBeLessThan(0.5);
 
     await page.getByRole("button", { name: "Change the title" }).click();
@@ -76,7 +76,7 @@ verifies(
   },
 );
 
-/** The share of two seconds that the page's main thread works. */
+/** The share of two seconds during which the page's main thread is busy. */
 async function busyShare(page: Page): Promise<number> {
   const inspector = await page.context().newCDPSession(page);
   await inspector.send("Performance.enable");

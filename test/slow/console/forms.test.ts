@@ -118,7 +118,7 @@ test("explains a source that cannot be read at its field", async () => {
   await page.getByRole("radio", { name: "Folder" }).click();
   const folder = page.getByRole("textbox", { name: "Folder" });
   await folder.fill("plugin");
-  await page.getByText("Write the absolute path of the folder.").waitFor();
+  await page.getByText("Enter the absolute path of the folder.").waitFor();
   expect(await folder.getAttribute("aria-invalid")).toBe("true");
   expect(await page.getByRole("button", { name: "Review" }).isDisabled()).toBe(true);
   expect(problems).toEqual([]);

@@ -175,7 +175,7 @@ verifies(
     await waitUntilConsoleLive(page);
     const call = await invoke("pay_soon", { amount: 3 });
     await page.getByRole("button", { name: "Approve once" }).waitFor();
-    // The list is not refreshed any more, as if the expiry event were late.
+    // From here on the list is not refreshed, as if the expiry event were late.
     await page.route("**/v1/approvals?*", (route) => route.abort());
     await page.getByText("This request has expired.").waitFor();
     for (const name of ["Reject", "Approve once"])
@@ -389,13 +389,13 @@ verifies("console.quality", "exits with 2 instead of waiting for an answer if st
   }
 });
 
-const KEPT_EVENTS = "/console/events?type=invocation.settled&q=s-outage";
+const OUTAGE_EVENTS = "/console/events?type=invocation.settled&q=s-outage";
 
 verifies(
   "console.quality",
   "shows Reconnecting while the gateway is down, and afterwards every call and event once",
   async () => {
-    const { page, tab } = await open(KEPT_EVENTS);
+    const { page, tab } = await open(OUTAGE_EVENTS);
     const list = await tab("/console/invocations?session=s-outage");
     const pages = [page, list];
     await Promise.all(pages.map(waitUntilConsoleLive));

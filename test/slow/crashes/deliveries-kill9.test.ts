@@ -94,11 +94,15 @@ async function deliverWithKills({ deliveries, kills }: { deliveries: number; kil
     gateway = await startTestGateway({ home });
     await eventually(() => handled.count() >= deliveries, 120_000, "all events are handled");
     for (const status of ["pending", "running"]) {
-      await eventually(async () => (await list(gateway, hook, status)).length === 0, 60_000, status);
+      await eventually(
+        async () => (await listDeliveries(gateway, hook, status)).length === 0,
+        60_000,
+        status,
+      );
     }
-    expect(await list(gateway, hook, "dead")).toEqual([]);
+    expect(await listDeliveries(gateway, hook, "dead")).toEqual([]);
     await gateway.stop();
-    return linesOf(journal);
+    return readCompleteLines(journal);
   } finally {
     handled.close();
     await gateway.dispose();
@@ -149,8 +153,8 @@ async function writeEvents(file: string, count: number): Promise<void> {
   await store.close();
 }
 
-/** Complete lines only: a kill may have cut the last one. */
-function linesOf(journal: string): string[][] {
+/** Leaves out the last line if a kill truncated it. */
+function readCompleteLines(journal: string): string[][] {
   return readFileSync(journal, "utf8")
     .split("\n")
     .slice(0, -1)
@@ -173,7 +177,7 @@ function createLineCounter(file: string): { count(): number; close(): void } {
   };
 }
 
-async function list(gateway: TestGateway, hook: string, status: string): Promise<unknown[]> {
+async function listDeliveries(gateway: TestGateway, hook: string, status: string): Promise<unknown[]> {
   const path = `/v1/deliveries?binding_id=${hook}&status=${status}&limit=10`;
   return (await gateway.http<{ items: unknown[] }>("GET", path)).body.items;
 }

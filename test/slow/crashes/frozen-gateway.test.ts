@@ -110,7 +110,16 @@ verifies(
         "the other gateway takes over",
       );
       const name = (step: string) => `r${round}-${step}`;
-      const steps = ["asked", "streaming", "unkept", "queued", "running", "unsettled", "unanswered", "begun"];
+      const steps = [
+        "asked",
+        "streaming",
+        "unstored",
+        "queued",
+        "running",
+        "unsettled",
+        "unanswered",
+        "begun",
+      ];
       const text = (step: string) => `use ${step === "queued" ? "pay_one" : "pay"} {"name": "${name(step)}"}`;
       const releases: (() => unknown)[] = [];
       const begin = (step: string) => sendMessage(frozen, name(step), text(step));
@@ -118,11 +127,11 @@ verifies(
       // During the model request, during the model's answer, and while the tool runs.
       const requested = model.hold(name("asked"), "tool", "request");
       const streaming = model.hold(name("streaming"), "tool", "text");
-      const unkept = model.hold(name("unkept"), "tool", "text");
+      const unstored = model.hold(name("unstored"), "tool", "text");
       const unanswered = model.hold(name("unanswered"), "answer", "text");
-      for (const { release } of [requested, streaming, unkept, unanswered]) releases.push(release);
+      for (const { release } of [requested, streaming, unstored, unanswered]) releases.push(release);
       tool.openGate(name("unanswered"));
-      for (const step of ["asked", "streaming", "unkept", "running", "unsettled", "unanswered"]) {
+      for (const step of ["asked", "streaming", "unstored", "running", "unsettled", "unanswered"]) {
         expect((await begin(step)).status).toBe(202);
       }
       // After the row of the call is written and before dispatch: the only slot is in use.
@@ -133,14 +142,14 @@ verifies(
       expect(holder.status).toBe(202);
       await eventually(() => tool.countRuns(name("holder")) === 1, TIMEOUT_MS, "the slot is taken");
       expect((await begin("queued")).status).toBe(202);
-      await Promise.all([requested.reached, streaming.reached, unkept.reached, unanswered.reached]);
+      await Promise.all([requested.reached, streaming.reached, unstored.reached, unanswered.reached]);
       for (const step of ["running", "unsettled"]) {
         await eventually(() => tool.countRuns(name(step)) === 1, TIMEOUT_MS, `the tool of ${step} runs`);
       }
       await waitForCall(name("queued"));
       // After the model's answer and before its entry; before a settlement; before the final answer.
-      releases.push(await holdLock("select 1 from sessions where id = $1 for update", [name("unkept")]));
-      unkept.release();
+      releases.push(await holdLock("select 1 from sessions where id = $1 for update", [name("unstored")]));
+      unstored.release();
       await waitForLockedWrites(observer, 1);
       releases.push(
         await holdLock("select 1 from invocations where session_id = $1 for update", [name("unsettled")]),
@@ -166,13 +175,13 @@ verifies(
       await unlockBindings();
       for (const release of releases) await release();
       for (const step of steps) tool.openGate(name(step));
-      const run = async (gateway: TestGateway, step: string) => {
+      const listRuns = async (gateway: TestGateway, step: string) => {
         const path = `/v1/runs?session_id=${name(step)}`;
         return (await gateway.http<{ items: Run[] }>("GET", path)).body.items;
       };
       for (const step of steps) {
         await eventually(
-          async () => (await run(other, step)).every(({ status }) => status !== "running"),
+          async () => (await listRuns(other, step)).every(({ status }) => status !== "running"),
           TIMEOUT_MS,
           `the turn of ${step} ended on the other gateway`,
         );
@@ -199,7 +208,7 @@ verifies(
         const next = await sendMessage(frozen, name(step), "hello again");
         expect([step, next.status]).toEqual([step, 202]);
         await eventually(
-          async () => (await run(frozen, step)).every(({ status }) => status === "completed"),
+          async () => (await listRuns(frozen, step)).every(({ status }) => status === "completed"),
           TIMEOUT_MS,
           `the next turn of ${step} ended`,
         );
@@ -219,7 +228,7 @@ verifies(
           .filter(({ kind }) => kind === "message")
           .map(({ payload }) => payload.role);
         expect([step, messages]).toEqual([step, ["user", "assistant"]]);
-        const runs = await run(other, step);
+        const runs = await listRuns(other, step);
         expect([step, runs.map(({ status, resumed }) => [status, resumed])]).toEqual([
           step,
           [
@@ -231,7 +240,7 @@ verifies(
       }
       // If the freeze came before the row of the call, the other gateway makes the call; if it came between the
       // row and the dispatch, neither does.
-      for (const step of ["begun", "asked", "streaming", "unkept"])
+      for (const step of ["begun", "asked", "streaming", "unstored"])
         expect([step, tool.countRuns(name(step))]).toEqual([step, 1]);
       expect(tool.countRuns(name("queued"))).toBe(0);
     }

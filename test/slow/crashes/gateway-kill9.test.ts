@@ -62,7 +62,7 @@ verifies(
         }
         const cgroups = cgroupsOf(gateway.pid);
         expect(cgroups.length).toBeGreaterThan(0);
-        // SIGSTOP first, so that the gateway cannot start another child meanwhile.
+        // SIGSTOP first, so that the gateway cannot start another child in the meantime.
         gateway.process.kill("SIGSTOP");
         const processes = descendants(gateway.pid);
         killed_processes += processes.length;
@@ -164,7 +164,7 @@ function descendants(pid: number): StartedProcess[] {
 function cgroupsOf(pid: number): string[] {
   const folders: string[] = [];
   const search = (folder: string, depth: number) => {
-    for (const entry of list(folder)) {
+    for (const entry of listFolders(folder)) {
       if (entry.startsWith(`backplane-${pid}-`)) folders.push(join(folder, entry));
       else if (depth > 0) search(join(folder, entry), depth - 1);
     }
@@ -173,7 +173,7 @@ function cgroupsOf(pid: number): string[] {
   return folders;
 }
 
-function list(folder: string): string[] {
+function listFolders(folder: string): string[] {
   try {
     const entries = readdirSync(folder, { withFileTypes: true });
     return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
@@ -184,7 +184,7 @@ function list(folder: string): string[] {
 
 function membersOf(cgroups: readonly string[]): string[] {
   return cgroups.flatMap((folder) =>
-    list(folder).flatMap((slot) => {
+    listFolders(folder).flatMap((slot) => {
       const file = join(folder, slot, "cgroup.procs");
       try {
         return readFileSync(file, "utf8").split("\n").filter(Boolean);
@@ -209,13 +209,13 @@ function holdersOf(home: string): string[] {
     try {
       links.push(...readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`));
     } catch {
-      // The process exited meanwhile.
+      // The process exited in the meantime.
     }
     for (const link of links) {
       try {
         if (readlinkSync(link).startsWith(home)) holders.push(`${pid} ${link}`);
       } catch {
-        // The process exited meanwhile.
+        // The process exited in the meantime.
       }
     }
   }

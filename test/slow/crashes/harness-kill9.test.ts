@@ -77,14 +77,14 @@ async function expectNoDuplicates(gateway: TestGateway, done: Run, { id, used }:
   expect(children.filter(({ status }) => status === "running")).toEqual([]);
 }
 
-/** Kills the process of the harness inside its sandbox; false if it is just being started. */
+/** Kills the process of the harness inside its sandbox. Returns false if the process does not exist yet. */
 async function killHarness({ pid: gateway_pid }: TestGateway): Promise<boolean> {
   const pids = processesWith("./bin/plugin.py").filter((pid) => isDescendant(pid, gateway_pid));
   for (const pid of pids) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // The process has exited meanwhile.
+      // The process has exited in the meantime.
     }
   }
   if (pids.length === 0) await new Promise((done) => setTimeout(done, 20));

@@ -34,19 +34,19 @@ verifies(
       await bindHello(gateway);
       const acknowledged = new Map<string, string[]>();
       for (let kill = 0; kill < KILLS; kill++) {
-        const accepted_before = count(acknowledged);
+        const accepted_before = countTexts(acknowledged);
         const senders = Array.from({ length: SESSIONS }, (_, n) =>
           sendMessages(gateway, `s${n}`, kill, acknowledged),
         );
         // Kills between the first message and the last answer, a little later each time. A busy machine
         // needs longer for the first one.
-        await eventually(() => count(acknowledged) > accepted_before, 60_000, "a message was accepted");
+        await eventually(() => countTexts(acknowledged) > accepted_before, 60_000, "a message was accepted");
         await new Promise((done) => setTimeout(done, (kill * 37) % 400));
         await gateway.kill9();
         await Promise.all(senders);
         gateway = await startTestGateway({ home });
       }
-      expect(count(acknowledged)).toBeGreaterThan(KILLS);
+      expect(countTexts(acknowledged)).toBeGreaterThan(KILLS);
       for (const [session_id, texts] of acknowledged) {
         const tape = await readSettledTape(gateway, session_id);
         const on_tape = new Set(
@@ -67,11 +67,11 @@ verifies(
   600_000,
 );
 
-function count(acknowledged: ReadonlyMap<string, string[]>): number {
+function countTexts(acknowledged: ReadonlyMap<string, string[]>): number {
   return [...acknowledged.values()].flat().length;
 }
 
-/** Sends messages until the gateway is killed, and notes the acknowledged ones. */
+/** Sends messages until the gateway is killed, and records the acknowledged ones. */
 async function sendMessages(
   gateway: TestGateway,
   session_id: string,

@@ -199,9 +199,9 @@ verifies(
         .map((name) => join(IMAGES, name))
         .toSorted(),
     );
-    const kept = globSync(`${IMAGES}/*`);
-    expect(kept.map((file) => basename(file)).toSorted()).toEqual(Object.keys(SHOTS).toSorted());
-    for (const file of kept) expect(statSync(file).size, file).toBeLessThanOrEqual(MAX_BYTES);
+    const images = globSync(`${IMAGES}/*`);
+    expect(images.map((file) => basename(file)).toSorted()).toEqual(Object.keys(SHOTS).toSorted());
+    for (const file of images) expect(statSync(file).size, file).toBeLessThanOrEqual(MAX_BYTES);
   },
 );
 

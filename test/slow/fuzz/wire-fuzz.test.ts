@@ -1,6 +1,6 @@
 /**
- * 1,000,000 frames per codec, in randomly mutated streams. For any input the decoder delivers checked objects or fails once with one of our
- * codes; it never throws, leaves a rejection unhandled, changes a prototype or leaks memory.
+ * 1,000,000 frames per codec, in randomly mutated streams. For any input the decoder delivers checked objects or fails
+ * once with one of our codes; it never throws, leaves a rejection unhandled, changes a prototype or leaks memory.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

@@ -1,6 +1,6 @@
 /**
- * Ten times the load that a gateway accepts: further calls are refused explicitly, accepted ones complete, and the
- * control plane responds meanwhile.
+ * Ten times the load that a gateway accepts: excess calls are refused explicitly, accepted calls complete, and the
+ * control plane responds in the meantime.
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -83,7 +83,7 @@ verifies(
 
 verifies(
   ["content.blocks", "content.progress", "content.errors"],
-  "shows pictures, sounds, links and errors on the chat page, which also receives the progress",
+  "shows images, audio, links and errors on the chat page, which also receives the progress",
   async () => {
     const { gateway } = chat;
     const { page, problems } = await chat.openSignedIn();

@@ -32,7 +32,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function homeWith(name: string): string {
+function createHome(name: string): string {
   const home = join(folder, name);
   mkdirSync(home, { mode: 0o700 });
   writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${registry.host}"]\n`);
@@ -59,7 +59,7 @@ verifies(
   "source.image",
   "runs the server of an image in the sandbox, with its arguments and secrets and with the image as its root",
   async () => {
-    const gateway = await startTestGateway({ home: homeWith("root") });
+    const gateway = await startTestGateway({ home: createHome("root") });
     try {
       await gateway.http("PUT", "/v1/secrets/api_key", { value: "twelve-chars" });
       const reference = `image:${registry.host}/acme/look:1.0`;
@@ -122,7 +122,7 @@ verifies(
       `docker://${repository}:1.0`,
       `docker://${repository}:2.0`,
     );
-    const gateway = await startTestGateway({ home: homeWith("upgrade") });
+    const gateway = await startTestGateway({ home: createHome("upgrade") });
     try {
       const installed = await gateway.cli("plugin", "install", `image:${repository}:1.0`, "--", "mine");
       expect(installed, installed.stderr).toMatchObject({ code: 0 });
@@ -142,7 +142,7 @@ verifies(
 test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same image", async () => {
   const user_folder = join(folder, "ordinary");
   mkdirSync(user_folder);
-  const home = homeWith("ordinary/home");
+  const home = createHome("ordinary/home");
   const script = `
     import { startTestGateway } from ${JSON.stringify(resolve("test/support/gateway/gateway.ts"))};
     const gateway = await startTestGateway({ home: ${JSON.stringify(home)} });

@@ -83,7 +83,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function homeIn(parent: string): string {
+function createHome(parent: string): string {
   const home = join(parent, "home");
   mkdirSync(home, { recursive: true, mode: 0o700 });
   writeFileSync(join(home, "backplane.toml"), `[pypi]\nindex_url = "${index.url}"\n`);
@@ -97,7 +97,7 @@ verifies(
   "builds a package in the sandbox once the operator allows it, and runs the server with it",
   async () => {
     process.env.HOST_CANARY = "canary-of-the-host";
-    const gateway = await startTestGateway({ home: homeIn(join(folder, "root")) });
+    const gateway = await startTestGateway({ home: createHome(join(folder, "root")) });
     delete process.env.HOST_CANARY;
     try {
       const refused = await gateway.cli("plugin", "install", "pypi:acme-mcp-built");
@@ -153,7 +153,7 @@ verifies(
 
 test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same package", async () => {
   const user_folder = join(folder, "ordinary");
-  homeIn(user_folder);
+  createHome(user_folder);
   const script = `
     import { startTestGateway } from ${JSON.stringify(join(process.cwd(), "test/support/gateway/gateway.ts"))};
     const gateway = await startTestGateway({ home: ${JSON.stringify(join(user_folder, "home"))} });

@@ -31,7 +31,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function homeWith(name: string, config: string): string {
+function createHome(name: string, config: string): string {
   const home = join(folder, name);
   mkdirSync(home, { mode: 0o700 });
   writeFileSync(join(home, "backplane.toml"), config);
@@ -48,7 +48,7 @@ describe("a gateway that runs as root", () => {
   let gateway: TestGateway;
 
   beforeAll(async () => {
-    const home = homeWith("root", `[pypi]\nindex_url = "${index.url}"\n`);
+    const home = createHome("root", `[pypi]\nindex_url = "${index.url}"\n`);
     gateway = await startTestGateway({ home });
   });
   afterAll(() => gateway?.dispose());

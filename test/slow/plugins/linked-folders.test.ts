@@ -14,7 +14,7 @@ import {
 
 useToolFolders();
 
-function copyOf(folder: string): string {
+function copyFolder(folder: string): string {
   const path = join(mkdtempSync(join(tmpdir(), "backplane-linked-")), "plugin");
   cpSync(folder, path, { recursive: true });
   return path;
@@ -26,7 +26,7 @@ function edit(path: string, from: string, to: string): void {
   writeFileSync(path, text.replaceAll(from, to));
 }
 
-const packagesOf = async (package_id: string) =>
+const listVersions = async (package_id: string) =>
   (
     await gateway.http<{ items: { package_id: string; version: string }[] }>("GET", "/v1/plugin-packages")
   ).body.items
@@ -34,7 +34,7 @@ const packagesOf = async (package_id: string) =>
     .map(({ version }) => version);
 
 test("reloads a linked package after each save, keeps bindings and settings, and unlinks it", async () => {
-  const path = copyOf("examples/hello-tool");
+  const path = copyFolder("examples/hello-tool");
   const program = join(path, "bin/plugin.mjs");
   await cli("plugin", "install", path, "--bind");
   edit(program, '?? "Hello"', '?? "Servus"');
@@ -68,7 +68,7 @@ test("reloads a linked package after each save, keeps bindings and settings, and
   );
   expect(binding.body.policy.timeout_ms).toBe(9_000);
   // The version in use, the one before it, and the one that was installed.
-  expect((await packagesOf("acme/hello")).length).toBeLessThanOrEqual(3);
+  expect((await listVersions("acme/hello")).length).toBeLessThanOrEqual(3);
 
   // A saved version that cannot be installed changes nothing.
   edit(join(path, "vai-plugin.toml"), 'kind = "tool"', 'kind = "spoon"');
@@ -77,18 +77,18 @@ test("reloads a linked package after each save, keeps bindings and settings, and
 
   await cli("workspace", "untrust", path, "--yes");
   expect((await call("hello", { name: "Ada" })).error?.code).toBe("export.not_found");
-  expect(await packagesOf("acme/hello")).toEqual(["0.1.0"]);
+  expect(await listVersions("acme/hello")).toEqual(["0.1.0"]);
 }, 180_000);
 
 test("reloads linked Agent Plugins and instruments after each save", async () => {
-  const kit = copyOf("test/fixtures/agent-plugin");
+  const kit = copyFolder("test/fixtures/agent-plugin");
   await cli("plugin", "install", kit, "--editable");
   const name = "mcp_notes_greet";
   expect(await callForText(name)).toBe("hello");
   edit(join(kit, "mcp.json"), '"hello"', '"good morning"');
   await expect.poll(() => callForText(name)).toBe("good morning");
 
-  const instrument = copyOf("examples/hello-instrument");
+  const instrument = copyFolder("examples/hello-instrument");
   const linked = await cli("plugin", "install", instrument, "--editable");
   expect(linked.stdout).toMatch(/Linked .*\+edit\.d/);
   const list_before = (await cli("workspace", "list", "--json")).stdout;

@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 /** The rules that the plugin in a folder breaks. */
-async function brokenRules(path: string): Promise<string[]> {
+async function listBrokenRules(path: string): Promise<string[]> {
   const { results } = await suite.run(path);
   return results
     .filter(({ status }) => status === "failed")
@@ -53,7 +53,7 @@ const EXAMPLES = readdirSync("examples").filter((name) =>
 verifies("author.test", "finds no broken rule in the reference plugins", async () => {
   expect(EXAMPLES.length).toBeGreaterThanOrEqual(8);
   for (const name of EXAMPLES)
-    expect({ name, broken: await brokenRules(resolve("examples", name)) }).toEqual({ name, broken: [] });
+    expect({ name, broken: await listBrokenRules(resolve("examples", name)) }).toEqual({ name, broken: [] });
 });
 
 verifies(
@@ -64,7 +64,7 @@ verifies(
       for (const kind of KINDS) {
         const name = `${lang}-${kind}`;
         createPlugin({ name: `acme/${name}`, lang, kind, folder: join(folder, name), version: "0.1.0" });
-        expect({ name, broken: await brokenRules(join(folder, name)) }).toEqual({ name, broken: [] });
+        expect({ name, broken: await listBrokenRules(join(folder, name)) }).toEqual({ name, broken: [] });
       }
   },
 );
@@ -84,7 +84,7 @@ verifies("author.test", "finds a compactor that loses a system message", async (
   const program = join(lossy, "bin/plugin.py");
   const text = readFileSync(program, "utf8");
   writeFileSync(program, text.replace(' or block["kind"] == "system"', ""));
-  expect(await brokenRules(lossy)).toEqual([
+  expect(await listBrokenRules(lossy)).toEqual([
     expect.stringMatching(/^compactor\.retains: The block .*Answer briefly/),
     expect.stringMatching(/^case:drops the first turn: /),
   ]);

@@ -14,7 +14,7 @@ import { MCP_PROGRAM } from "../../support/mcp/mcp-server.ts";
 import { verifies } from "../../support/verifies.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
-/** Programs that never answer. Their names are looked for among the processes. */
+/** Programs that never answer. The tests search the running processes for their names. */
 const SILENT_SERVER = "silent-server.mjs";
 const SILENT_TOOL = "silent-tool.mjs";
 const ERASE = "\r\u001b[2K";

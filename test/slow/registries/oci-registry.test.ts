@@ -38,8 +38,8 @@ beforeAll(async () => {
   writeFileSync(join(docker, "config.json"), JSON.stringify({ auths: { [locked.host]: { auth } } }));
   gateway = await startTestGateway({ home, env: { DOCKER_CONFIG: docker } });
   key = join(folder, "acme.key");
-  await succeed("key", "generate", "-o", key);
-  await succeed("key", "trust", `${key}.pub`, "--name", "Acme", "--packages", "acme/*");
+  await runCli("key", "generate", "-o", key);
+  await runCli("key", "trust", `${key}.pub`, "--name", "Acme", "--packages", "acme/*");
 }, 60_000);
 
 afterAll(async () => {
@@ -60,11 +60,11 @@ async function writeSignedPlugin(version: string, package_id = "acme/hello"): Pr
       .replace(/^version = .*$/m, `version = "${version}"`)
       .replace(/^package_id = .*$/m, `package_id = "${package_id}"`),
   );
-  await succeed("plugin", "sign", dir, "--key", key);
+  await runCli("plugin", "sign", dir, "--key", key);
   return dir;
 }
 
-async function succeed(...args: string[]): Promise<Record<string, string>> {
+async function runCli(...args: string[]): Promise<Record<string, string>> {
   const { code, stdout, stderr } = await gateway.cli(...args, "--json");
   if (code !== 0) throw new Error(`${args.join(" ")}: ${stdout} ${stderr}`);
   return JSON.parse(stdout) as Record<string, string>;
@@ -75,7 +75,7 @@ verifies(
   "pushes, pulls and installs through a real registry, and skopeo reads what was pushed",
   async () => {
     const target = `oci://${registry.host}/acme/hello:0.1.0`;
-    const pushed = await succeed("plugin", "push", await writeSignedPlugin("0.1.0"), target);
+    const pushed = await runCli("plugin", "push", await writeSignedPlugin("0.1.0"), target);
     const raw = await registry.skopeo(
       "inspect",
       "--raw",
@@ -86,7 +86,7 @@ verifies(
       artifactType: "application/vnd.vai.plugin.v1",
       config: { digest: pushed.digest },
     });
-    await succeed("plugin", "pull", target, "-o", join(folder, "pulled.tgz"));
+    await runCli("plugin", "pull", target, "-o", join(folder, "pulled.tgz"));
     await gateway.cli("plugin", "install", target, "--bind");
     const called = await gateway.cli("invoke", "hello", "--input", '{"name":"Ada"}');
     expect(called.stdout).toContain("Ada");
@@ -100,12 +100,12 @@ verifies(
   async () => {
     for (const lang of ["ts", "py"]) {
       const dir = join(folder, `story-${lang}`);
-      await succeed("plugin", "init", `acme/story-${lang}`, "--lang", lang, "--kind", "tool", "--dir", dir);
-      await succeed("plugin", "test", dir);
-      await succeed("plugin", "sign", dir, "--key", key);
+      await runCli("plugin", "init", `acme/story-${lang}`, "--lang", lang, "--kind", "tool", "--dir", dir);
+      await runCli("plugin", "test", dir);
+      await runCli("plugin", "sign", dir, "--key", key);
       const target = `oci://${registry.host}/acme/story-${lang}:0.1.0`;
-      await succeed("plugin", "push", dir, target);
-      await succeed("plugin", "install", target, "--bind");
+      await runCli("plugin", "push", dir, target);
+      await runCli("plugin", "install", target, "--bind");
       const called = await gateway.cli("invoke", `story_${lang}`, "--input", '{"text":"one two three"}');
       expect(called.stdout).toContain('"words":3');
     }
@@ -119,7 +119,7 @@ verifies(
   async () => {
     const layout = join(folder, "layout");
     const source = await writeSignedPlugin("1.1.0");
-    const { manifest_digest } = await succeed("plugin", "pack", source, "--oci", "-o", layout);
+    const { manifest_digest } = await runCli("plugin", "pack", source, "--oci", "-o", layout);
     const copy = `${registry.host}/copies/hello:1.1.0`;
     await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}:1.1.0`, `docker://${copy}`);
     const pinned = `oci://${registry.host}/copies/hello@${manifest_digest}`;
@@ -127,12 +127,12 @@ verifies(
     const unsigned = await gateway.cli("plugin", "install", pinned);
     expect(unsigned).toMatchObject({ code: 6 });
     expect(unsigned.stderr).toContain("signature.missing");
-    await succeed("plugin", "push", layout, `oci://${copy}`);
-    await succeed("plugin", "install", pinned);
+    await runCli("plugin", "push", layout, `oci://${copy}`);
+    await runCli("plugin", "install", pinned);
     const back = join(folder, "back");
     await registry.skopeo("copy", "--src-tls-verify=false", `docker://${copy}`, `oci:${back}:1.1.0`);
     const signature = join(source, "marketplace.signature.json");
-    await succeed("plugin", "install", back, "--signature", signature);
+    await runCli("plugin", "install", back, "--signature", signature);
     const info = await gateway.cli("plugin", "info", "acme/hello@1.1.0");
     expect(info.stdout).toContain("verified: Acme");
   },
@@ -144,13 +144,13 @@ verifies(
   "uses docker's login for a push and a secret for an installation",
   async () => {
     const target = `oci://${locked.host}/acme/hello:1.2.0`;
-    await succeed("plugin", "push", await writeSignedPlugin("1.2.0"), target);
+    await runCli("plugin", "push", await writeSignedPlugin("1.2.0"), target);
     const refused = await gateway.cli("plugin", "install", target);
     expect(refused.stderr).toContain("registry.denied");
     const name = `registry_${locked.host.replace(":", "_")}`;
     const { username, password } = REGISTRY_LOGIN;
     await gateway.http("PUT", `/v1/secrets/${name}`, { value: `${username}:${password}` });
-    await succeed("plugin", "install", target);
+    await runCli("plugin", "install", target);
   },
   120_000,
 );
@@ -162,13 +162,13 @@ verifies(
     const repository = `oci://${registry.host}/acme/tagged`;
     const versions = ["0.1.0", "2.9.0", "2.10.0", "3.0.0-rc.1"];
     for (const version of versions)
-      await succeed(
+      await runCli(
         "plugin",
         "push",
         await writeSignedPlugin(version, "acme/tagged"),
         `${repository}:${version}`,
       );
-    await succeed("plugin", "install", `${repository}:0.1.0`);
+    await runCli("plugin", "install", `${repository}:0.1.0`);
     const { items } = JSON.parse((await gateway.cli("plugin", "outdated", "--json")).stdout) as {
       items: { package_id: string }[];
     };
@@ -191,7 +191,7 @@ verifies(
   120_000,
 );
 
-/** The digests of everything that an installation reads, by its role. */
+/** The digests of everything that an installation reads, by role. */
 function partsOf(layout: string): Record<string, string> {
   const read = (digest: string) =>
     JSON.parse(readFileSync(blobFile(layout, digest), "utf8")) as StoredManifest;
@@ -230,7 +230,7 @@ verifies(
   "an installation fails with exit code 6 and both digests if a byte in any part of its layout was changed",
   async () => {
     const layout = join(folder, "changed-layout");
-    await succeed("plugin", "pack", await writeSignedPlugin("1.3.0"), "--oci", "-o", layout);
+    await runCli("plugin", "pack", await writeSignedPlugin("1.3.0"), "--oci", "-o", layout);
     for (const [part, digest] of Object.entries(partsOf(layout))) {
       const { actual, undo } = changeByte(blobFile(layout, digest));
       const { code, stderr } = await gateway.cli("plugin", "install", layout);
@@ -247,7 +247,7 @@ verifies(
     expect(code).toBe(6);
     expect(stderr).toContain(`expected ${changed_digest}, actual no such file`);
     writeFileSync(index, text);
-    await succeed("plugin", "install", layout);
+    await runCli("plugin", "install", layout);
   },
   180_000,
 );
@@ -257,10 +257,10 @@ verifies(
   "installing and pulling fail with exit code 6 and both digests if a byte in the registry's storage was changed",
   async () => {
     const layout = join(folder, "pushed-layout");
-    await succeed("plugin", "pack", await writeSignedPlugin("1.4.0"), "--oci", "-o", layout);
+    await runCli("plugin", "pack", await writeSignedPlugin("1.4.0"), "--oci", "-o", layout);
     const repository = `oci://${registry.host}/acme/changed`;
     const target = `${repository}:1.4.0`;
-    await succeed("plugin", "push", layout, target);
+    await runCli("plugin", "push", layout, target);
     const parts = partsOf(layout);
     for (const [part, digest] of Object.entries(parts)) {
       const { actual, undo } = changeByte(registry.fileOf(digest));
@@ -276,7 +276,7 @@ verifies(
       }
       undo();
     }
-    await succeed("plugin", "install", target);
+    await runCli("plugin", "install", target);
   },
   180_000,
 );

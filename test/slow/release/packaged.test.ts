@@ -162,8 +162,8 @@ verifies(
       expect(files.filter((each) => /\.(?:map|test\.[jt]s)$/.test(each))).toEqual([]);
       const leaking = files.filter((each) => {
         const bytes = readFileSync(each);
-        const names_map = /\.[cm]?js$/.test(each) && bytes.includes("//# sourceMappingURL=");
-        return names_map || bytes.includes(resolve("."));
+        const refers_to_map = /\.[cm]?js$/.test(each) && bytes.includes("//# sourceMappingURL=");
+        return refers_to_map || bytes.includes(resolve("."));
       });
       expect(leaking, name).toEqual([]);
       expect(manifest).toMatchObject({ name, license: expect.any(String), files: expect.any(Array) });

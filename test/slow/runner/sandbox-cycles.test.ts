@@ -16,12 +16,12 @@ const CONCURRENCY = 8;
 const STUBBORN = "trap '' TERM HUP; setsid sleep 600 & echo up; read x; sleep 601";
 
 const countOpenFiles = () => readdirSync("/proc/self/fd").length;
-const mounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").length;
-const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+const countMounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").length;
+const countTimers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
 
 /**
- * Only processes of this test, because other tests use sandboxes at the same time: the outer process and PID 1 of its
- * namespace; when PID 1 ends, the kernel ends all others. Each has its start time, because pids are reused.
+ * Contains only processes of this test, because other tests use sandboxes at the same time: the outer process and PID 1
+ * of its namespace. When PID 1 ends, the kernel ends all others. The start time is included, because pids are reused.
  */
 const started = new Set<string>();
 const identify = (pid: string | number): string => {
@@ -63,15 +63,15 @@ verifies(
       await sandbox.close();
     };
     await cycles(CONCURRENCY);
-    const baseline = { files: countOpenFiles(), mounts: mounts(), timers: timers() };
+    const baseline = { files: countOpenFiles(), mounts: countMounts(), timers: countTimers() };
     await cycles(CYCLES);
     started.delete("");
     expect(started.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
-    const now = { files: countOpenFiles, mounts, timers };
+    const counters = { files: countOpenFiles, mounts: countMounts, timers: countTimers };
     for (const counted of ["files", "mounts", "timers"] as const)
       await eventually(
-        () => now[counted]() <= baseline[counted],
+        () => counters[counted]() <= baseline[counted],
         5_000,
         `${counted} are back at ${baseline[counted]}`,
       );

@@ -75,7 +75,7 @@ for (const kind of ["sqlite", "postgres"] as const) {
       await useHello(gateway);
       const before = await gateway.http<Rows>("GET", "/v1/invocations?export_id=hello");
       const archive = join(folder, "backup.tar.gz");
-      // Calls that run meanwhile are in the archive completely or not at all.
+      // Calls that run during the backup are in the archive completely or not at all.
       const meanwhile = gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
       expect(await runCommand(gateway, "backup", archive)).toContain(archive);
       expect((await meanwhile).stdout).toContain("Hello, Lin!");

@@ -67,7 +67,7 @@ interface Page {
 }
 
 /** The lists of these records as one text, which contains the names of the stored ones. */
-async function storedNames(gateway: TestGateway): Promise<string> {
+async function readStoredRecords(gateway: TestGateway): Promise<string> {
   const pages = [
     "/v1/secrets?limit=200",
     "/api/config",
@@ -122,7 +122,7 @@ async function checkFault(
     "a call succeeds again",
   );
   const check = async (running: TestGateway) => {
-    const names = await storedNames(running);
+    const names = await readStoredRecords(running);
     const wrong = written.filter(({ name, status }) => names.includes(`"${name}"`) !== status < 300);
     expect(wrong).toEqual([]);
     expect(names).toContain('"before"');
@@ -153,7 +153,7 @@ function mountDisk(megabytes: number): string | null {
   return disk;
 }
 
-/** Uses all of the disk but `left` bytes. */
+/** Fills the disk except for `left` bytes. */
 function fillDisk(filler: string, left = 0): void {
   const file = openSync(filler, "w");
   try {
@@ -175,7 +175,7 @@ verifies(
   "refuses writes on a full disk with 5xx, keeps what it acknowledged, and recovers without a restart",
   async ({ skip }) => {
     const disk = mountDisk(64);
-    if (disk === null) return skip("mounting a small file system needs root");
+    if (disk === null) return skip("Mounting a small file system needs root.");
     const gateway = await startTestGateway({ home: join(disk, "home") });
     onTestFinished(async () => void (await gateway.stop()));
     const filler = join(disk, "filler");
@@ -194,7 +194,7 @@ verifies(
   "refuses writes that fail on the disk with 5xx, keeps what it acknowledged, and recovers without a restart",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("simulating failing writes needs a C compiler");
+    if (disk === null) return skip("Simulating failing writes needs a C compiler.");
     const gateway = await startTestGateway({ env: disk.env });
     onTestFinished(async () => void (await gateway.stop()));
     onTestFinished(() => disk.repair());
@@ -216,7 +216,7 @@ verifies(
   "refuses packages, files of calls and backups that do not fit, leaves no part of them, and recovers",
   async ({ skip }) => {
     const disk = mountDisk(128);
-    if (disk === null) return skip("mounting a small file system needs root");
+    if (disk === null) return skip("Mounting a small file system needs root.");
     const home = join(disk, "home");
     const gateway = await startTestGateway({ home });
     onTestFinished(async () => void (await gateway.stop()));
@@ -346,7 +346,7 @@ verifies(
   "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves no temporary files",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("simulating failing writes needs a C compiler");
+    if (disk === null) return skip("Simulating failing writes needs a C compiler.");
     const home = mkdtempSync(join(tmpdir(), "backplane-home-"));
     writeFileSync(join(home, "backplane.toml"), '[audit]\nexport = "audit.jsonl"\n', { mode: 0o600 });
     const gateway = await startTestGateway({ home, env: disk.env });
@@ -406,7 +406,7 @@ verifies(
   "adds and removes no files when backups, checks and restores hit a failing disk, and reports the disk",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("simulating failing writes needs a C compiler");
+    if (disk === null) return skip("Simulating failing writes needs a C compiler.");
     const dir = mkdtempSync(join(tmpdir(), "backplane-commands-"));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     const home = join(dir, "home");
