@@ -32,8 +32,8 @@ test("every mutant of a TypeScript file can be parsed", () => {
 });
 
 /**
- * A mutant with a name that was renamed since throws a ReferenceError. Code that handles errors may hide it, and then the
- * mutant breaks another rule than the one that it is named after.
+ * A mutant that uses an outdated name throws a ReferenceError. Code that handles errors may hide the error, and then the
+ * mutant breaks a different rule than the one that it is named after.
  */
 test("every mutant of a TypeScript file uses only names of its file", () => {
   const unknown = MUTANTS.flatMap(({ defence, file, to }) => {

@@ -1,4 +1,4 @@
-/** The folders of a run are removed although the workers still write their compiled code into them. */
+/** The folders of a run are removed even while the workers still write their compiled code into them. */
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
