@@ -1,4 +1,4 @@
-/** Admission: computes the grant and applies the rules in order. Synchronous, because its input was read before. */
+/** Admission: computes the grant and applies the rules in order. Synchronous, because all input is read beforehand. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";

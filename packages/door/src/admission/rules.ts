@@ -371,7 +371,7 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
   return { kind: "ask", reason };
 }
 
-/** How to get a valid input for the kinds of exports whose input the gateway usually builds itself. */
+/** How to provide valid input for the kinds of exports whose input the gateway usually builds itself. */
 function describeInput({ export: item, bound }: RuleInput["plan"]): string | null {
   const { binding_id } = bound.binding;
   switch (item.kind) {

@@ -34,7 +34,7 @@ interface ApprovalsDeps extends OpenDeps {
   grants: SessionGrants;
 }
 
-/** The permission that an answer gives beyond the call that it answers. */
+/** The permission that an answer grants beyond the call itself. */
 interface LastingConsent {
   new_rule?: { rule: AllowRuleRow; records: ChangeRecords };
   session?: { call: SessionCall; covered: Pick<ApprovalGrant, "covers" | "digest"> };
@@ -108,7 +108,7 @@ export function createApprovals(
     if (covers === "server")
       throw invalidFieldError("covers", "An answer for a session covers the arguments or the tool.");
     const covered_parts = await store.approvals.getCoveredDigests(approval, approval.id);
-    // Approvals of an earlier gateway version did not store their parts.
+    // Earlier gateway versions did not store the parts.
     if (covered_parts === null)
       throw invalidFieldError("covers", "This approval can cover only its arguments.");
     return { covers, digest: toolDigestOf(covered_parts) };
@@ -118,7 +118,7 @@ export function createApprovals(
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
     if (approval.status !== "pending") throw alreadyClosedError(approval);
-    // The person who answers must still be authorized. For an approval, so must the caller that the call would run for.
+    // The person who answers must still be authorized. To approve, the caller of the waiting call must be too.
     await authority.require(caller);
     const row = body.response === "reject" ? null : await requireRequester(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {

@@ -1,7 +1,7 @@
 /**
- * The coverage of an approval (approval.digest): everything that decides what happens when the call
- * runs. Each part has its own digest, so that a follow-up approval can name the parts that changed without
- * storing their values. A person approves the digest of all parts.
+ * The coverage of an approval (approval.digest): everything that decides what happens when the call runs. Each part has
+ * its own digest, so that a follow-up approval can name the parts that changed without storing their values. A person
+ * approves the digest of all parts.
  */
 
 import { hash } from "node:crypto";
@@ -34,7 +34,7 @@ export interface CoveredInputs {
   package_id: string;
   package_version: string;
   package_digest: string;
-  /** The digest of a tool that the running package describes, because the package's bytes do not define it. */
+  /** The digest of a tool that the running package describes; null if the package's bytes define the tool. */
   definition: string | null;
   binding_id: string;
   arguments: Json;
@@ -69,7 +69,7 @@ export function toolDigestOf({ arguments: _arguments, ...parts }: CoveredParts):
 
 /** The sorted names of the parts that differ. */
 export function changedParts(before: CoveredParts | null, after: CoveredParts): string[] {
-  // Approvals of an earlier gateway version did not store their parts.
+  // Earlier gateway versions did not store the parts.
   if (before === null) return ["all"];
   const names = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...names].filter((name) => getOwn(before, name) !== getOwn(after, name)).sort();

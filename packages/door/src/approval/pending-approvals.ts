@@ -1,7 +1,7 @@
 /**
- * The approvals that calls on this node wait for. The row in the store decides, and its first answer wins. This class
- * closes approvals that expire or whose call is cancelled, and wakes the waiting calls. An answer on another node is
- * noticed by reading the row again.
+ * The approvals that calls on this node wait for. The row in the store decides, and the first answer wins. This class
+ * closes approvals that expire or whose call is cancelled, and wakes the waiting calls. It notices an answer that was
+ * given on another node by reading the row again.
  */
 
 import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
@@ -179,7 +179,7 @@ export function approvalOutcomeOf(approval: Approval): ApprovalOutcome {
   }
 }
 
-/** Writes the end of an approval with its event and audit entry. Resolves with false if it had ended before. */
+/** Ends an approval and writes the event and audit entry. Resolves with false if it had already ended. */
 export async function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,

@@ -1,6 +1,6 @@
 /**
- * Detects changes to the audit log that the gateway did not make. The chain of hashes shows edited and missing
- * entries. A chain that was truncated or recomputed is detected by marks outside the database: the anchor and, if
+ * Detects changes to the audit log that the gateway did not make. The hash chain shows edited and missing entries.
+ * A chain that was truncated or recomputed is detected by marks outside the database: the anchor and, if
  * configured, the export. A mark advances only over verified entries, and never after tampering was found, so that
  * every later start finds it again.
  */
@@ -9,7 +9,7 @@ import type { AuditReport } from "@backplane/contract";
 import type { AuditMark, KernelDeps } from "@backplane/ports";
 
 interface AuditWatch {
-  /** Compares the marks and verifies entries from the last check on. The whole log is verified in the background. */
+  /** Compares the marks and verifies the entries after the last check. The whole log is verified in the background. */
   start(): Promise<void>;
   /** Advances the marks to the end of the log. */
   stop(): Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * Counts the calls from all callers that ended on this node (metrics.door). A call that is granted the host runs outside
- * its class, so it is counted under `host`.
+ * Counts the calls from all callers that ended on this node (metrics.door). A call whose grant includes the host runs
+ * outside its class, so it is counted under `host`.
  */
 
 import type { EndedCalls, InvocationRow } from "@backplane/ports";

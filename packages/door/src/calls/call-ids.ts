@@ -41,15 +41,15 @@ const INVOCATION = `${ID_PREFIXES.invocation}_`;
 const TRACE = `${ID_PREFIXES.trace}_`;
 
 /**
- * The trace of a call that begins one. It has the digits of the call's id, so that the call is found from the trace
- * without an index entry for each call (findTraceStart).
+ * The id of the trace that a call starts. It has the digits of the call's id, so that findTraceStart finds the call
+ * without an index entry for each call.
  */
 export function traceOf(invocation_id: string): string {
-  // Joined, not concatenated, as in createIdSource.
+  // Joined rather than concatenated, for the reason given in createIdSource.
   return [TRACE, invocation_id.slice(INVOCATION.length)].join("");
 }
 
-/** The id of the call that began the trace; null if the trace id was not derived from a call id. */
+/** The id of the call that started the trace; null if the trace id was not derived from a call id. */
 export function findTraceStart(trace_id: string): string | null {
   return isId("trace", trace_id) ? INVOCATION + trace_id.slice(TRACE.length) : null;
 }

@@ -33,7 +33,7 @@ interface ConcurrencyLimit {
 export interface SlotReservation {
   /** Resolves with true once the slot is held, or with false if `deadline` (monotonic) or an interrupt comes first. */
   acquire(deadline: number, onInterrupt: (interrupt: () => void) => void): Promise<boolean>;
-  /** Ends the reservation and releases the slot. Not while `acquire` is pending. Safe to call twice. */
+  /** Ends the reservation and releases the slot. Must not be called while `acquire` is pending. Safe to call twice. */
   release(): void;
 }
 

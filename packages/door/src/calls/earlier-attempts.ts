@@ -1,8 +1,8 @@
-/** The attempts of a call that were followed by another one, for people who investigate a delay. */
+/** The attempts of a call before its latest one. They help people to investigate a delay. */
 import { type EarlierAttempt, INVOCATION_LIMITS } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 
-/** The text of an error that the plugin wrote may be long. */
+/** The error message of a plugin may be long. */
 const MAX_MESSAGE_CHARS = 1_000;
 
 export interface EndedAttempt {
@@ -10,7 +10,7 @@ export interface EndedAttempt {
   ended_at: number | null;
   retried_at: number;
   reason: EarlierAttempt["reason"];
-  /** Without secrets; null if the plugin gave no error. */
+  /** Redacted; null if the plugin reported no error. */
   error: { code: string; message: string } | null;
 }
 

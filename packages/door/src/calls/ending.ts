@@ -52,7 +52,7 @@ export function cancelledBy(reason: StopCause, retry_count = 0): CallEnding {
     : failedWith("gateway_stopping", "The gateway stopped before the call ended.", { retry_count });
 }
 
-/** The host, never the tool, writes this block, for every ending of a tool call (tool.contract). */
+/** The host, never the tool, writes this block, however a tool call ends (tool.contract). */
 export function buildToolResultBlock(
   row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
   end: Pick<CallEnding, "status" | "result" | "error" | "stderr_tail">,

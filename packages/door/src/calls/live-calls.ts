@@ -1,6 +1,6 @@
 /**
- * The calls in flight on this node. A call is in exactly one stage. While it waits in the gateway and not in the
- * runner, a cancel reaches it through `interrupt`.
+ * The calls in flight on this node. A call is in exactly one stage. While it waits in the gateway rather than
+ * in the runner, a cancellation reaches it through `interrupt`.
  */
 
 import {
@@ -60,7 +60,7 @@ export class LiveCall {
   event_log: EventLog | null = null;
   /** Progress for the watchers of the session; null outside a turn, or while nothing was reported. */
   progress: CallProgressFeed | null = null;
-  /** The lease of the delivery that this call is an attempt of. */
+  /** The lease of the delivery; null if the call is not a delivery attempt. */
   job: JobHold | null = null;
   /** Called when the plugin has ended and the settlement is being written. */
   onEnded: (() => void) | null = null;
@@ -86,7 +86,7 @@ export class LiveCall {
   violations = 0;
   /** The harness execution that this call begins or resumes; null once the harness has started and after a recovery. */
   execution: ExecutionPlan | null = null;
-  /** How often the harness was started since its last checkpoint. */
+  /** How often the harness has been started since its last checkpoint. */
   starts = 0;
   /** Whether this node has found that the call has ended or that another gateway continues it. */
   lost = false;

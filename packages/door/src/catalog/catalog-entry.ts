@@ -1,4 +1,4 @@
-/** An entry of the catalog: a tool, offered or not, with the reason and the command that changes it. */
+/** An entry of the catalog: a tool with its status, the reason for the status, and the command that changes it. */
 
 import type { CatalogEntry, PluginExport } from "@backplane/contract";
 import type { ExportPlan } from "@backplane/registry";

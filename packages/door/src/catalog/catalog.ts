@@ -81,7 +81,7 @@ const NOTHING_DEFERRED = {
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
-/** Core tools that models are not offered, each with the reason. */
+/** Core tools that are not offered to models, each with the reason. */
 const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
   [SAMPLING_TOOL]: "it answers sampling requests from MCP servers and is not for models",
   [ACTION_TOOL]: "harnesses use it to ask for permission, and it is not for models",
@@ -204,7 +204,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const entry: CachedSnapshot = { at: Number.POSITIVE_INFINITY, snapshot: reading };
       snapshots.set(key, entry);
       if (snapshots.size > MAX_SNAPSHOTS) snapshots.delete(snapshots.keys().next().value as string);
-      // Callers that come while the snapshot is being read share the same read.
+      // Callers that arrive while the snapshot is being read share the same read.
       reading.then(
         (snapshot) => {
           entry.at = clock.monotonic();

@@ -108,8 +108,8 @@ function findDeferral(name: string, by_author: boolean, policy: EffectivePolicy)
 const CHARACTERS_PER_TOKEN = 4;
 
 /**
- * Estimates the tokens that a tool adds to each model call (tools.token-cost): the characters of its name, description
- * and schema as JSON, four to a token, rounded up. Tokenizers differ by about a fifth; a single estimate keeps tools
+ * Estimates the tokens that a tool adds to each model call (tools.token-cost): the length of its name, description and
+ * schema as JSON, divided by four and rounded up. Tokenizers differ by about a fifth; a single estimate keeps tools
  * comparable.
  */
 export function estimateTokenCost({ name, description, parameters }: LlmTool): number {

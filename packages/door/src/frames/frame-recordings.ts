@@ -1,6 +1,6 @@
 /**
- * Records the frames of bindings that an operator chose, for a limited time. They are kept in the memory of this
- * gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
+ * Records the frames of bindings that an operator chose, for a limited time. The frames are kept in the memory of
+ * this gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
  * each record (docs/decisions/0047-console.md). The runner has already removed the secrets from the frames.
  */
 import {

@@ -1,4 +1,4 @@
-/** A request with an Idempotency-Key takes effect once; a repeat gets the result of the first. */
+/** A request with an Idempotency-Key takes effect once; a repeat gets the result of the first request. */
 
 import { BackplaneError, codeOf, HARNESS_LIMITS } from "@backplane/contract";
 import type { Caller, IdempotencyClaim, KernelDeps } from "@backplane/ports";
@@ -65,7 +65,7 @@ type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "
 
 /**
  * Starts work that claims its key in the transaction that writes its row. No matter when the gateway crashes, a repeat
- * finds either the work that the key started or no trace of it. `result` is the result of `begin`; if the key was used
+ * finds either the work of the first request or no trace of it. `result` is the result of `begin`; if the key was used
  * before, `result` is null and `stored` is the text that the first request stored with the key.
  */
 export async function openIdempotent<T>(

@@ -21,7 +21,7 @@ import type { ExportPlan } from "@backplane/registry";
 import type { CallEnding } from "../calls/ending.ts";
 import type { Redactor } from "../calls/redact.ts";
 
-/** Returns a promise only if the result is compared with a schema in another thread (benchmark http.invoke). */
+/** Returns a promise only if the result is validated against a schema in another thread (benchmark http.invoke). */
 export function accept(
   plan: ExportPlan,
   outcome: RunOutcome,

@@ -36,7 +36,7 @@ export function createCallListener(
   };
   const checkpoints = item.kind === "harness" ? createCheckpointWriter(door, live, item, writeToLog) : null;
   const write = checkpoints === null ? writeToLog : (event: PluginCallEvent) => checkpoints.write(event);
-  // Omitted if nobody can answer: the plugin then sees this before it makes a request.
+  // Omitted if nobody can answer, so that the plugin knows this before it makes a request.
   const answerRequest: RunListener["answerRequest"] =
     live.answerRequest === null && live.sample === null
       ? undefined

@@ -8,7 +8,7 @@ import type { InvocationRow, NewJob } from "@backplane/ports";
 import type { LiveCall, StopCause } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
-/** Resolves when the cancellation was requested, not when the call has ended. */
+/** Resolves when the cancellation has been requested, not when the call has ended. */
 export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.get(row.id);
   if (live !== undefined) {

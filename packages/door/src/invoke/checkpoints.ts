@@ -64,7 +64,7 @@ export function createCheckpointWriter(
 
   return {
     write(event) {
-      // The record gets no further events. A drain that ends at once would clear `draining` before it is set.
+      // The record gets no further events. A drain that ends immediately would clear `draining` before it is set.
       if (live.lost) return;
       if (draining === null && event.type !== "checkpoint") return write(event);
       // The event log keeps no more events than this, so further ones would only take memory.

@@ -5,7 +5,7 @@
  * before the call is dispatched, and keeps the first run in `fallback_from`.
  *
  * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions
- * declare an effect class that may run twice under the same key. A person's approval is for the bytes that crashed, so
+ * declare an effect class that allows a second run under the same key. A person's approval is for the bytes that crashed, so
  * a call that was approved, or that needs approval in the previous version, stays failed.
  */
 import { codeOf } from "@backplane/contract";

@@ -170,8 +170,8 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   /**
    * A call that begins a trace may be missing from the index of traces, because it is not known at its start whether
-   * other calls will join: hooks that receive its events, or later calls with its trace id. This adds the call to the
-   * list, in the order of the ids.
+   * other calls will join: hooks that receive its events, or later calls with its trace id. This function adds
+   * the call to the list, in the order of the ids.
    */
   async function addTraceStart(
     scope: Scope,
@@ -192,7 +192,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   }
 
   return {
-    // Not async: nearly every call is without a session, and a second promise would cost time (benchmark http.invoke).
+    // Not async: nearly every call has no session, and a second promise would cost time (benchmark http.invoke).
     invoke(caller, body, options = {}) {
       const checked = authorizeSessionIds(session_id_deps, caller, body);
       if (checked === null) return invoke(door, { caller, body, ...options });

@@ -1,8 +1,8 @@
 /**
  * Finds interrupted calls whose package files are neither on this gateway nor in the database that it shares with
  * others. Another gateway may have them and not have stored them in the database yet, so such a call is left to the
- * others. No gateway knows the files of the others, so after `host.missing_files_ms` a gateway takes such a call over
- * and ends it with `package.files_missing`.
+ * others. No gateway knows which files the others have, so after `host.missing_files_ms` a gateway takes such a call
+ * over and ends it with `package.files_missing`.
  */
 
 import { isRemoteProtocol } from "@backplane/contract";
@@ -35,7 +35,7 @@ export class MissingFiles {
     const first_seen = this.#first_seen[status];
     const skipped: string[] = [];
     for (const row of orphans) {
-      // The turn of a call is taken over at the same time, so its calls are not left to others.
+      // This gateway also takes over the turn of a call, so it does not leave the call to others.
       if (row.turn !== null || !mayRun(row) || !(await this.isMissing(row))) continue;
       const first_seen_at = first_seen.get(row.id) ?? now;
       first_seen.set(row.id, first_seen_at);

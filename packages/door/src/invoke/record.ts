@@ -306,8 +306,8 @@ export function buildSettledEvent(
 }
 
 /**
- * The row as callers see it. Copied field by field: a rest copy that leaves out the internal fields takes five times as
- * long (benchmark http.invoke).
+ * The row as callers see it. Copied field by field, because leaving out the internal fields with a rest pattern takes
+ * five times as long (benchmark http.invoke).
  */
 export function toPublicInvocation(row: InvocationRow): Invocation {
   const invocation: Invocation = {

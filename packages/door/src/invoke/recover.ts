@@ -1,8 +1,7 @@
 /**
  * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
  * that is known. A call that may run twice runs again under the same execution id; any other call ends with
- * outcome_unknown. A recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run
- * again too. The delivery of a hook is retried by the outbox, so the old row is only ended.
+ * outcome_unknown. A recoverable tool of a kernel plugin continues an interrupted call, so its calls run again too. The delivery of a hook is retried by the outbox, so the old row is only ended.
  */
 
 import {
@@ -139,7 +138,7 @@ const MIN_TIME_MS = 5_000;
 
 /**
  * The time that is left to a call whose gateway died. A monotonic clock does not outlive its process, so the
- * used time is measured by the wall clock. The wall clock may have jumped, so the result is bounded on both sides.
+ * elapsed time is measured by the wall clock. The wall clock may have jumped, so the result is bounded on both sides.
  */
 export function computeRemainingTime(
   row: Pick<InvocationRow, "timeout_ms" | "started_at" | "created_at">,

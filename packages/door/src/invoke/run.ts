@@ -193,7 +193,7 @@ async function recheckCall(door: Door, { live, grant }: Approved): Promise<CallE
 /** An approval covers one exact call, which may have changed while it waited in the queue or between two attempts. */
 async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promise<CallEnding | null> {
   if (live.approved === null) return null;
-  // Not with `admit`: rules that do not apply to a started call, such as a full queue, must not skip the comparison.
+  // `admit` would also apply rules for new calls, such as a full queue, and a refusal would skip the comparison.
   const { grant } = narrowGrant(call.plan, call.ceiling, call.scope);
   const { digest, parts } = await readCoverage(door.deps, { call, grant });
   if (digest === live.approved.digest) return null;
@@ -277,8 +277,8 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 
 /**
  * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
- * that never reached the plugin's code is retried for every effect class, if its code is a retryable one of the wire
- * other than `timeout` and `crash_loop`, or if the process started too slowly. A `failed` from the plugin's code is
+ * that never reached the plugin's code is retried for every effect class, if its code is a retryable wire error other
+ * than `timeout` and `crash_loop`, or if the process started too slowly. A `failed` from the plugin's code is
  * never retried. Hook deliveries are retried by the outbox instead, and a harness follows `mayRestart`.
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
@@ -313,7 +313,7 @@ type DispatchedCall = Pick<Approved, "plan" | "grant" | "pool_key" | "token"> & 
 
 /**
  * Builds the request for one attempt, for the runner and the plugin. Secret values go into the request and nowhere
- * else. Ids that the caller did not give are left out.
+ * else. Ids that the caller did not provide are omitted.
  */
 export function buildRunRequest(
   door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway" | "host"> },

@@ -39,7 +39,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
         "could not write the end of the invocation; retrying",
       );
       if (codeOf(error) !== "store.unavailable") {
-        // The store rejects this record, and would reject it again: a record without the result is tried instead.
+        // The store would reject this record again, so the next attempt writes a record without the result.
         const failed = failedWith("internal", "The store rejected the result of the call.");
         final = buildFinalRow(live, failed, deps.clock.now());
       }
@@ -112,7 +112,7 @@ function buildFinalRow(
   return final;
 }
 
-/** Waits until the node that owns the row now has ended it. A gateway that is stopping does not wait. */
+/** Waits until the node that owns the row now has ended the call. A gateway that is stopping does not wait. */
 async function waitForOtherNode(door: Door, last_known: InvocationRow): Promise<InvocationRow> {
   for (;;) {
     const row = await readRow(door, last_known);

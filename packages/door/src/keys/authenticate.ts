@@ -101,7 +101,7 @@ function equalInConstantTime(a: string, b: string): boolean {
 }
 
 /**
- * The caller under which a call makes its own calls, limited to the grant of the call. Null for a call without a grant.
+ * The caller of the calls that the row's call makes, limited to its grant. Null for a call without a grant.
  */
 export function toDelegatedCaller(
   row: InvocationRow,

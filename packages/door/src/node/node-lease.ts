@@ -1,6 +1,6 @@
 /**
  * This gateway's lease in the store. Other gateways take over its work once the lease has expired in the store. The
- * gateway therefore also tracks the lease on its own monotonic clock, counted from before each renewal was sent, so the
+ * gateway therefore also tracks the lease on its own monotonic clock, from the time before each renewal was sent, so the
  * lease expires here first. If no other gateway can use the store (SQLite), the lease is always held.
  *
  * During an outage of the store every lease may expire while its gateway is alive. A gateway therefore takes over the
@@ -28,7 +28,7 @@ export class NodeLease {
   readonly #lapse_listeners: (() => void)[] = [];
   #expires_at = Number.NEGATIVE_INFINITY;
   #lapses = 0;
-  /** Since when every renewal has succeeded; null after a failed one. */
+  /** The time since which every renewal has succeeded; null after a failed renewal. */
   #in_contact_since: number | null = null;
   #timer: Timer | null = null;
   #stopped = true;

@@ -14,8 +14,8 @@ const NO_ISSUES: readonly SchemaIssue[] = [];
 
 /**
  * Checks the size of the input first and then its schema. An event that is `delivered` comes from the gateway itself.
- * It is delivered even if a later version of the hook no longer subscribes to its type. Returns no promise if the schema
- * is checked in this thread, as that of nearly every tool is (benchmark http.invoke).
+ * It is delivered even if a later version of the hook no longer subscribes to its type. Returns no promise if the
+ * schema is checked in this thread, as for nearly every tool (benchmark http.invoke).
  */
 export function findInputIssues(
   plan: ExportPlan,

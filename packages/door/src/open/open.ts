@@ -234,7 +234,7 @@ async function openExecution(
   );
 }
 
-/** A call to a harness gets at most the time that is left to its execution. */
+/** A call to a harness gets at most the remaining time of its execution. */
 function limitTime(timeout_ms: number, deadline: number | null, now: number): number {
   return deadline === null ? timeout_ms : Math.max(1, Math.min(timeout_ms, deadline - now));
 }

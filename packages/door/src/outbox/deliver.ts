@@ -53,7 +53,7 @@ const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
 /**
- * The pause before another try for a delivery that did not start, because the gateway was overloaded or stopping, or
+ * The pause before another attempt at a delivery that did not start, because the gateway was overloaded or stopping, or
  * its store was not available.
  */
 const NOT_STARTED_MS = 1_000;
@@ -162,7 +162,7 @@ export class Deliverer {
     });
   }
 
-  /** Makes the deliveries of dead gateways due. Their leases may last much longer than the gateways did. */
+  /** Makes the deliveries of dead gateways due, because their leases may expire much later. */
   async releaseOrphans(): Promise<void> {
     const { store, node_id, clock } = this.#deps;
     if ((await store.jobs.releaseOrphans(DELIVERIES_QUEUE, node_id, clock.now())) > 0) this.wake();
@@ -466,7 +466,7 @@ function isLeased({ state }: Job): boolean {
   return state === "leased";
 }
 
-/** Whether enough jobs of a lane are reserved that the lane need not be read yet. */
+/** Whether so many jobs of a lane are reserved that the lane need not be read yet. */
 function hasEnough(reserved_count: number, limit: number): boolean {
   return reserved_count * 2 > limit;
 }

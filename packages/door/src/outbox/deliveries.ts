@@ -1,6 +1,6 @@
 /**
- * Deliveries as clients see them: they are listed, dead ones are replayed, pending and dead ones are discarded, and a
- * hook is tried with an example event.
+ * Deliveries as clients see them. Clients list deliveries, replay dead ones, discard pending and dead ones, and test a
+ * hook with an example event.
  */
 
 import {

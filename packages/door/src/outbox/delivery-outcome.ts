@@ -1,11 +1,11 @@
 import type { Invocation } from "@backplane/contract";
 
-/** Why a call that ended has to be delivered again; null after `ack` and after the hook's own `failed` (inv.retry). */
+/** Why the delivery has to be retried after this call; null after `ack` and after the hook's own `failed` (inv.retry). */
 export function retryReasonOf(call: Pick<Invocation, "status" | "error">): string | null {
   return call.status === "succeeded" || hasFailedPermanently(call) ? null : errorText(call);
 }
 
-/** The error of a hook that answered `failed`, which completes the delivery; null for any other outcome. */
+/** The error of a hook that returned `failed`, which completes the delivery; null for any other outcome. */
 export function finalErrorOf(call: Pick<Invocation, "status" | "error">): string | null {
   return hasFailedPermanently(call) ? errorText(call) : null;
 }

@@ -1,7 +1,7 @@
 /**
  * Turns committed events into hook deliveries: reads the outbox by cursor and, in one transaction, moves the cursor
- * and enqueues one job per hook. The first node to move the cursor wins, so no event is lost or enqueued twice. With
- * the lease, only one node reads the outbox; the others take over when it falls behind. Events that a hook's own call
+ * and enqueues one job per hook. The first node to move the cursor wins, so no event is lost or enqueued twice. The
+ * node that holds a lease reads the outbox; the others take over when it falls behind. Events that a hook's own call
  * caused are skipped (hook.contract).
  */
 import { definedFields, type Json } from "@backplane/contract";
@@ -229,7 +229,7 @@ function passesFilters({ binding, package: { manifest } }: BoundPackage, event: 
   return matchesFilter(event, author_filter) && matchesFilter(event, binding.policy.deliveries?.filter);
 }
 
-/** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as to calls. */
+/** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as they do to calls. */
 function selectBindings(hooks: readonly BoundPackage[], event_id: string): BoundPackage[] {
   const versions_by_hook = new Map<string, BoundPackage[]>();
   for (const hook of hooks) {

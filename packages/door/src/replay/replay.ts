@@ -46,7 +46,7 @@ const MAX_AUDITED = 100;
 
 type Upgrades = RegistryModule["upgrades"];
 
-/** A binding with the version in use, and as it would be with the candidate. */
+/** A binding with the version in use and with the candidate. */
 interface VersionPair {
   current: BoundPackage;
   candidate: BoundPackage;

@@ -51,7 +51,7 @@ export class Retention {
 
   async sweep(): Promise<void> {
     const { store, clock, node_id, log } = this.#deps;
-    // Without the lease, because each node has files of its own.
+    // No lease is needed for this, because each node has its own files.
     const blobs = await this.#sweepBlobs();
     let removed = 0;
     if ((await store.leases.acquire(LEASE, node_id, clock.now(), LEASE_MS)) !== null) {

@@ -33,7 +33,7 @@ const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
 export interface DoorBindings extends BindingSource {
   /** The tools of the gateway and of loaded plugins, bound in this scope. */
   kernelTools(scope: Scope): BoundPackage[];
-  /** The tool behind such a binding; null for any other binding, and if the plugin is not loaded. */
+  /** The tool behind a binding of `kernelTools`; null for any other binding or if the plugin is not loaded. */
   tool(binding_id: string): RegisteredTool | null;
 }
 
@@ -43,7 +43,7 @@ export function withKernelTools(
   tools: ToolTable,
   core: ReadonlyMap<string, RegisteredTool>,
 ): DoorBindings {
-  // Bound once per org and generation of a tool and not per call (benchmark http.invoke).
+  // Bound once per org and generation of a tool rather than per call (benchmark http.invoke).
   const cache = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
   const bindTool = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
     let orgs = cache.get(tool);
@@ -63,7 +63,7 @@ export function withKernelTools(
     return id.startsWith(PREFIX.core) ? (core.get(id.slice(PREFIX.core.length)) ?? null) : undefined;
   };
   return {
-    // Listings show loaded plugins from their own table.
+    // Listings that include the tools of plugins add `kernelTools`.
     discover: (scope, kind) => stored.discover(scope, kind),
     get(scope, id) {
       const tool = findTool(id);

@@ -2,7 +2,7 @@
  * Decides which tool gets a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools
  * come before all others, and bundled plugins before installed ones. User plugins are ordered by their install dates,
  * which they may carry over from another host. Between a server and a plugin the one that was registered here first
- * wins, whatever date is claimed. The losers are skipped with a warning; a user plugin that loses to another user
+ * wins, whatever install date the plugin has. The losers are skipped with a warning; a user plugin that loses to another user
  * plugin is an error. Versions and scopes of one package are one candidate: rollout chooses one for each call.
  */
 
@@ -68,7 +68,7 @@ export interface Ranking<C> {
 
 const RANK: Record<Origin, number> = { workspace: 0, core: 1, bundled: 2, mcp: 3, plugin: 3 };
 
-/** How the reason begins when an instrument lost its name to another user plugin (instr.collision). */
+/** How the reason begins when an instrument loses its name to another user plugin (instr.collision). */
 export const INSTRUMENT_COLLISION = "InstrumentNameCollision";
 
 const INSTRUMENTS: readonly string[] = ["hefty.jsonrpc", "module.instrument"];
@@ -165,8 +165,8 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> 
 }
 
 /**
- * The binding that the catalog shows among bindings of one thing: of the package that was registered first, the
- * project's before the org's, and the highest version.
+ * Selects the binding that the catalog shows for a name: of the package that was registered first, the project's before
+ * the org's, and the highest version.
  */
 export function selectListed(bounds: readonly [BoundPackage, ...BoundPackage[]]): BoundPackage {
   return sortForListing(selectHolder(bounds))[0]!;
