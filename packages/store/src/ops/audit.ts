@@ -1,4 +1,4 @@
-/** The audit log: one chain of hashes over the entries of all orgs. */
+/** The audit log: one hash chain over the entries of all orgs. */
 import { createHash } from "node:crypto";
 import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 

@@ -110,7 +110,7 @@ export function* countCompaction(id: string): Op<void> {
   if (counted.length === 0) yield* requireCompaction({ id });
 }
 
-/** Refuses an execution without a compaction left, before a compactor is called. */
+/** Refuses an execution that has no compactions left. Used before a compactor is called. */
 export function* requireCompaction(p: { id: string }): Op<void> {
   const [row] = yield* readRow(p.id);
   const is_left = row?.status === "running" && (row.compactions as number) < (row.max_compactions as number);

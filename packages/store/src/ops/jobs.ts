@@ -202,7 +202,7 @@ export function* startJob(
 
 /**
  * Releases a leased or reserved job. An attempt that was not started does not count. An attempt that was started and
- * `refused` keeps its number, but the job gets one attempt more; an attempt that `never_ran` gives its number back.
+ * `refused` keeps its number, but the job gets one attempt more; the number of an attempt that `never_ran` is used again.
  */
 export function* releaseJob(
   p: HeldJob & { now: number | null; delay_ms: number; uncounted: "never_ran" | "refused" | null },
@@ -443,7 +443,7 @@ export function* listDeadJobs(queue: string, limit: number): Op<Row[]> {
 }
 
 /**
- * Each lane with open jobs, and in how many milliseconds its first job is due. A leased job is due when its lease
+ * Each lane with open jobs, with the time in milliseconds until its first job is due. A leased job is due when its lease
  * expires. The query skips from lane to lane, so its cost does not depend on the length of a lane.
  */
 export function* listDueLanes(queue: string, now: number | null, dialect: SqlDialect): Op<Row[]> {

@@ -29,7 +29,7 @@ export function sql(text: string, values: readonly SqlValue[] = []): Statement {
 }
 
 /**
- * A query whose rows the same operation then updates. The update compares each with its checksum, so the query does
+ * A query whose rows the same operation then updates. The update verifies the checksum of each row, so the query does
  * not.
  */
 export function selectForUpdate(text: string, values: readonly SqlValue[]): Statement {

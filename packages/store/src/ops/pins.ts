@@ -1,4 +1,4 @@
-/** Pinned entries of a session. A session that is forked from it copies the pins of the entries that it inherits. */
+/** Pinned entries of a session. A fork of the session copies the pins of the entries that it inherits. */
 import { type Op, type Row, refuse, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { INSERT_PIN, lockSession } from "./sessions.ts";

@@ -1,4 +1,4 @@
-/** Lists and replaces the sealed secrets, configuration values and sign-ins of all orgs, to change their key. */
+/** Lists and replaces the sealed secrets, configuration values and sign-ins of all orgs, to seal them with a new key. */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";

@@ -61,7 +61,7 @@ export function* readHighestSigned(org_id: string, package_id: string): Op<strin
 
 /**
  * Stores `version` unless a higher one is stored. Another node may change the row between the two statements, so the
- * write applies only to the version that was compared, and both are repeated otherwise.
+ * write requires the version that was compared; otherwise both statements are repeated.
  */
 export function* writeHighestSigned(p: { org_id: string; package_id: string; version: string }): Op<void> {
   for (;;) {

@@ -1,8 +1,8 @@
 /**
  * Stores artifacts of calls as rows, by the hash of their content, so that every node can serve them. The chunks of an
  * artifact are written in one transaction, so it is complete or absent. A slow reader holds no connection, because
- * chunks are read one by one. An artifact may therefore be removed midway; its reader then gets an error, never a short
- * file. Ages use the server's clock, because the clocks of the nodes differ.
+ * chunks are read one by one. An artifact may therefore be removed midway; its reader then gets an error, never a
+ * truncated file. Ages use the server's clock, because the clocks of the nodes differ.
  */
 import { createHash } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";

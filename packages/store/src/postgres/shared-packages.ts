@@ -113,7 +113,7 @@ async function sweepPackages(
     for (const { digest } of rows) if (await removePackage(digest)) removed_last++;
     removed += removed_last;
   }
-  // Files of packages whose gateway was killed while it stored them, or while it removed them.
+  // Removes the files of packages whose gateway was killed while it stored or removed them.
   for (let deleted = BATCH_FILES; deleted === BATCH_FILES; ) {
     const { rowCount } = await retryConflicts(() =>
       pool.query(

@@ -9,7 +9,7 @@ const RETRY_MS = 500;
 /**
  * When a connection breaks during `commit`, the client does not know whether the transaction was committed. The
  * database can report it by the transaction's id, even after a restart, so it is queried before the outcome is
- * reported. When this function throws, nothing was written, unless the database was away for longer than STATUS_MS.
+ * reported. When this function throws, nothing was written, unless the database was unavailable for longer than STATUS_MS.
  */
 export async function inTransaction<T>(
   pool: pg.Pool,

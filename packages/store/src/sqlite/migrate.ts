@@ -21,7 +21,7 @@ import type { SqliteConnection } from "./connection/connection.ts";
 import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts";
 import { syncPath } from "./connection/sync-path.ts";
 
-/** The schema of a file, which a gateway may have open. 0 if nothing has been stored yet. */
+/** The schema version of a file, even while a gateway has it open; 0 if nothing has been stored yet. */
 export function storeSchemaVersion(file: string): number {
   if (!existsSync(file)) return 0;
   const database = new DatabaseSync(file, { readOnly: true });

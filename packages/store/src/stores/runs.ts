@@ -174,7 +174,8 @@ function publicRun(row: Row): Run {
 }
 
 /**
- * Only for readers: a gateway that continues a run needs what its own loop has used, and adds to that.
+ * Adds the use of the model endpoints, for readers only. A gateway that continues a run needs the usage of its own loop,
+ * to which it adds.
  */
 function addEndpointUse(
   { usage, iterations }: Pick<Run, "usage" | "iterations">,

@@ -27,7 +27,7 @@ export interface ChecksummedWrite {
 }
 
 export interface ChecksummedWrites {
-  /** Undefined if no checksum has to be added. Writes to the table of commits set their checksum themselves. */
+  /** Undefined if no checksum has to be added. Writes to STATE_TABLE set their checksum themselves. */
   rewrite(text: string): ChecksummedWrite | undefined;
   /** Call this when a transaction begins or ends. */
   forgetPositions(): void;

@@ -1,5 +1,5 @@
 /**
- * Checks a store when it is opened: a small file before it is used, a large one in a thread meanwhile. A file that
+ * Checks a store when it is opened: a small file before it is used, a large one in a thread while it is used. A file that
  * cannot be trusted is refused. Single damaged rows are logged and refused when they are read, since one of them must
  * not make all others unusable.
  */

@@ -1,6 +1,6 @@
 /**
- * The main thread's side of the writer thread. When the thread dies, its batches are reported as broken; each of them
- * that had not committed is lost. The next batch starts a new thread.
+ * The main thread's side of the writer thread. When the thread dies, its batches are reported as broken, and those
+ * that were not committed are lost. The next batch starts a new thread.
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
@@ -14,7 +14,7 @@ import type { WriterThreadData } from "./writer-worker.ts";
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
 /**
- * About half of a hundred concurrent writers. With a lower value the additional commits cost more than the overlap
+ * About half of the writes of a hundred concurrent writers. With a lower value the additional commits cost more than the overlap
  * saves (benchmark store.append).
  */
 const BURST = 48;
