@@ -102,7 +102,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a nested call has the ids of the call that made it",
     file: "packages/door/src/calls/call-ids.ts",
-    from: "if (own_id === undefined) return inherited;",
+    from: "if (specified_id === undefined) return inherited;",
     to: "",
     tests: HOOK_EVENTS_TESTS,
   },
@@ -172,7 +172,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: events during a pass start another pass",
     file: DISPATCH,
-    from: "      this.#again = true;\n      return;\n",
+    from: "      this.#dispatch_again = true;\n      return;\n",
     to: "      return;\n",
     tests: DISPATCHER_TESTS,
     hangs: true,

@@ -47,8 +47,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "open: a caller of the whole org gets no project's binding by name",
     file: OPEN,
-    from: "return bounds.filter(({ binding }) => binding.scope.project_id === null);",
-    to: "return bounds;",
+    from: "return candidates.filter(({ binding }) => binding.scope.project_id === null);",
+    to: "return candidates;",
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
     only: "picks the org's binding",
   },

@@ -164,7 +164,7 @@ verifies(
       status: "failed",
       error: {
         code: "timeout",
-        message: `The execution ${run.harness!.execution_id} has used its max_time_ms.`,
+        message: `The execution ${run.harness!.execution_id} has reached its max_time_ms.`,
       },
     });
     expect(second.runner.requests).toEqual([]);

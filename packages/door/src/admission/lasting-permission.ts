@@ -99,7 +99,7 @@ export function findLastingRefusal(
           fix: ANSWER_ONCE,
         }
       : {
-          message: `The risk of this call to ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
+          message: `The policy's lasting_approvals is ${lasting_approvals}, so no lasting approval covers this call to ${item.id}, whose risk is ${risk}.`,
           fix: `${ANSWER_ONCE} An admin can change the policy: backplane policy set lasting_approvals full`,
         };
   }

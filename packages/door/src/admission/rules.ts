@@ -149,7 +149,7 @@ export const RULES: readonly Rule[] = [
       if (call.depth <= max_depth) return PASS;
       return deny(
         "policy.denied",
-        `Calls may start calls at most ${max_depth} levels deep, and this call would be on level ${call.depth}.`,
+        `Calls may be nested at most ${max_depth} levels deep, and this call would be on level ${call.depth}.`,
         { details: { depth: call.depth, max_depth } },
       );
     },
@@ -376,7 +376,7 @@ function describeInput({ export: item, bound }: RuleInput["plan"]): string | nul
   const { binding_id } = bound.binding;
   switch (item.kind) {
     case "hook":
-      return `Send a whole event as spec/protocol.md describes it, or try the hook with an example event: backplane hook test ${binding_id} (POST /v1/plugin-bindings/${binding_id}:test)`;
+      return `Send a complete event as spec/protocol.md describes it, or try the hook with an example event: backplane hook test ${binding_id} (POST /v1/plugin-bindings/${binding_id}:test)`;
     case "compactor":
       return `Send source, target and policy as spec/protocol.md describes them, or let the gateway build them from a session: backplane session compact SESSION --compactor ${item.id}`;
     case "tool":

@@ -84,7 +84,7 @@ export function createAllowRules({
     if (packages.length > 1)
       throw invalidFieldError("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
     if (packages.length === 0)
-      throw new BackplaneError("tool.not_found", `No tool of a server or package ${server} is offered here.`);
+      throw new BackplaneError("tool.not_found", `No server or package named ${server} offers you a tool.`);
     return plans;
   }
 
@@ -140,7 +140,7 @@ export function createAllowRules({
     if (identity === caller.actor) return identity;
     if (!hasRole(caller.role, "admin"))
       throw new BackplaneError("policy.denied", "Only an owner or admin may allow the calls of others.", {
-        fix: "Make the rule for yourself: leave out identity.",
+        fix: "To create the rule for yourself, leave out identity.",
       });
     if (identity === null || identity === HOST_ADMIN || identity.startsWith(BUS_ACTOR)) return identity;
     const key = isId("key", identity) ? await store.keys.get(caller.scope.org_id, identity) : null;

@@ -70,7 +70,7 @@ export function createApprovals(
   }
 
   /** Checks what the answer would permit beyond this call, before the approval is resolved. */
-  async function prepareLasting(
+  async function prepareLastingConsent(
     caller: Caller,
     approval: Approval,
     row: InvocationRow | null,
@@ -93,14 +93,14 @@ export function createApprovals(
     const call = await reopen(door, row);
     if (response === "approve_always")
       return { new_rule: buildRuleFromAnswer(deps, caller, approval, call, covers ?? "tool") };
-    const covered = await coverSession(approval, covers ?? "arguments");
+    const covered = await readSessionCoverage(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
     if (refusal !== null) throw ruleRefusedError(refusal);
     const session = toSessionCall(row, call.root.actor);
     return session === null ? {} : { session: { call: session, covered } };
   }
 
-  async function coverSession(
+  async function readSessionCoverage(
     approval: Approval,
     covers: AnswerCoverage,
   ): Promise<Pick<ApprovalGrant, "covers" | "digest">> {
@@ -124,13 +124,13 @@ export function createApprovals(
     if (body.digest !== undefined && body.digest !== approval.digest) {
       throw new BackplaneError(
         "approval.changed",
-        "The digest of the answer is not the digest of the approval.",
+        "The digest in the answer does not match the digest of the approval.",
         {
           fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,
         },
       );
     }
-    const { new_rule, session } = await prepareLasting(caller, approval, row, body);
+    const { new_rule, session } = await prepareLastingConsent(caller, approval, row, body);
     const is_rejection = body.response === "reject";
     const feedback = body.feedback ?? null;
     const resolution = {

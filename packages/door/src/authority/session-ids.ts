@@ -65,8 +65,8 @@ async function readOwnCall({ live, store }: SessionIdsDeps, { delegation, scope 
 }
 
 /** If the call specifies a session, chains and runs of other sessions are treated as missing. */
-function isInSession({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
-  return named === null || named.session_id === session_id;
+function isInSession({ session_id }: { session_id: string }, target: { session_id: string } | null): boolean {
+  return target === null || target.session_id === session_id;
 }
 
 function mayUseSessions({ admin, scopes, delegation }: Caller): boolean {

@@ -32,8 +32,8 @@ export function resolveCallIds(
 ): Pick<InvokeBody, keyof TraceIds> {
   const inherited = delegation?.ids;
   if (inherited === undefined) return body;
-  const own_id = body.session_id ?? body.chain_id ?? body.run_id;
-  if (own_id === undefined) return inherited;
+  const specified_id = body.session_id ?? body.chain_id ?? body.run_id;
+  if (specified_id === undefined) return inherited;
   return { ...body, trace_id: inherited.trace_id };
 }
 

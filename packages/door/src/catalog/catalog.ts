@@ -106,10 +106,10 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
 
   async function read(caller: Caller): Promise<CatalogSnapshot> {
     const { scope } = caller;
-    const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.getEffective(scope)]);
+    const [active, policy] = await Promise.all([deps.listBindings(scope), policies.getEffective(scope)]);
     const sources: PlannedCandidate[] = [];
     // A caller without a project can call only org-wide bindings by name, so it never uses the secrets of a project.
-    const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
+    const eligible = scope.project_id === null ? active.filter(isOrgWide) : active;
     for (const group of groupByCandidate(selectUsable(eligible, scope))) {
       const ordered = group.length === 1 ? group : (sortForListing(group) as typeof group);
       const planned = plans.get(ordered[0], scope);

@@ -18,10 +18,10 @@ export async function discoverExports(
   kind: ExportKind,
 ): Promise<DiscoveredExport[]> {
   const { scope } = caller;
-  const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.getEffective(scope)]);
+  const [active, policy] = await Promise.all([bindings.discover(scope, kind), policies.getEffective(scope)]);
   const exports: DiscoveredExport[] = [];
-  for (const usable of selectUsable(bound, scope)) {
-    const plan = await plans.get(usable, scope);
+  for (const bound of selectUsable(active, scope)) {
+    const plan = await plans.get(bound, scope);
     if (findListingDenial(caller, plan, policy) === null) exports.push(toDiscoveredExport(plan));
   }
   return exports.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));

@@ -111,9 +111,9 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       if (row === null) throw new BackplaneError("invocation.not_found");
       const bound = await store.bindings.get(caller.scope, row.binding_id);
       // The processes of an org-wide binding serve all projects, so a frame without a call may belong to any project.
-      const only_calls = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
+      const call_frames_only = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
       const frames = recordings.get(row.binding_id)?.frames ?? [];
-      const items = frames.filter((frame) => belongsToCall(frame, row, only_calls));
+      const items = frames.filter((frame) => belongsToCall(frame, row, call_frames_only));
       return { ...describeRecording(row.binding_id, bound !== null && isObservable(bound)), items };
     },
     close() {
@@ -130,10 +130,10 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 function belongsToCall(
   { invocation_id, at }: RecordedFrame,
   { id, created_at, ended_at }: InvocationRow,
-  only_calls: boolean,
+  call_frames_only: boolean,
 ): boolean {
   if (invocation_id !== null) return invocation_id === id;
-  if (only_calls) return false;
+  if (call_frames_only) return false;
   return at >= created_at && (ended_at === null || at <= ended_at);
 }
 

@@ -71,8 +71,8 @@ function acceptObject(ending: CallEnding, findIssue: (result: JsonObject) => str
   return issue === null ? ending : endAsMalformed(ending, issue);
 }
 
-function endAsMalformed(ending: CallEnding, rule: string): CallEnding {
-  const error = { code: "malformed_response", message: `The plugin's response is invalid: ${rule}.` };
+function endAsMalformed(ending: CallEnding, issue: string): CallEnding {
+  const error = { code: "malformed_response", message: `The plugin's response is invalid: ${issue}.` };
   return { ...ending, status: "failed", result: null, error, violations: ending.violations + 1 };
 }
 

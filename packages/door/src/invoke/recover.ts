@@ -123,7 +123,7 @@ async function endWithUnknownOutcome(
 async function endWithoutFiles(door: Door, live: LiveCall): Promise<void> {
   const { package_id, package_version, package_digest } = live.row;
   const name = `${package_id} ${package_version}`;
-  const message = `The gateway that ran this call stopped, and the files of ${name} are neither in the database nor on the gateways that run.`;
+  const message = `The gateway that ran this call stopped, and the files of ${name} are neither in the database nor on any running gateway.`;
   const details = {
     package_id,
     package_version,
@@ -144,9 +144,9 @@ export function computeRemainingTime(
   row: Pick<InvocationRow, "timeout_ms" | "started_at" | "created_at">,
   now: number,
 ): number {
-  const used = now - Date.parse(row.started_at ?? row.created_at);
+  const elapsed = now - Date.parse(row.started_at ?? row.created_at);
   const minimum = Math.min(MIN_TIME_MS, row.timeout_ms);
-  return Math.min(Math.max(row.timeout_ms - used, minimum), row.timeout_ms);
+  return Math.min(Math.max(row.timeout_ms - elapsed, minimum), row.timeout_ms);
 }
 
 /**

@@ -15,7 +15,7 @@ import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { buildRestartBody, buildResumeBody, buildStartBody } from "./harness-body.ts";
 
-export type StartedHarness =
+export type HarnessStartResult =
   | { kind: "started"; body: JsonObject }
   | { kind: "refused"; ending: CallEnding }
   /** Another call owns the execution now. */
@@ -25,7 +25,11 @@ export function isHarness(row: Pick<InvocationRow, "export_kind" | "within">): b
   return row.export_kind === "harness" && row.within !== null;
 }
 
-export async function startHarness(door: Door, live: LiveCall, item: PluginExport): Promise<StartedHarness> {
+export async function startHarness(
+  door: Door,
+  live: LiveCall,
+  item: PluginExport,
+): Promise<HarnessStartResult> {
   const { row } = live;
   const { fidelity } = (item as HarnessDeclaration).harness;
   const new_execution = live.execution;
@@ -46,7 +50,7 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
     return { kind: "refused", ending: failedWith("crashed", message) };
   }
   if (execution.deadline !== null && execution.deadline <= door.deps.clock.now()) {
-    const message = `The execution ${execution.id} has used its max_time_ms.`;
+    const message = `The execution ${execution.id} has reached its max_time_ms.`;
     return { kind: "refused", ending: failedWith("timeout", message) };
   }
   // Only a harness whose call awaited approval across a restart has never been started before.
@@ -57,7 +61,7 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
   return announceStart(door, live, body);
 }
 
-function announceStart(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
+function announceStart(door: Door, live: LiveCall, body: JsonObject): HarnessStartResult {
   door.harness_tape.publishStart(live.row, body.mode as string);
   return { kind: "started", body };
 }

@@ -40,7 +40,7 @@ export function createKeys(
     const scope = resolveTargetScope(caller, body);
     refuseEscalation(caller, body, "create");
     await requireProfiles(scope, body.tools ?? []);
-    const llm = await checkLlmLimits(caller, body.llm);
+    const llm = await resolveLlmLimits(caller, body.llm);
     const token = TOKEN_PREFIXES.key + randomToken(deps);
     const key: ApiKey = {
       id: deps.ids.next("key"),
@@ -75,8 +75,8 @@ export function createKeys(
     });
   }
 
-  /** Throws for a key with limits at the model endpoints, which could otherwise create one without. Admin keys may. */
-  async function checkLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
+  /** Unless it is an admin key, a key with limits at the model endpoints could create a key without such limits. */
+  async function resolveLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
     const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
     if (own_limits === undefined || caller.admin) return requested;
     throw new BackplaneError("policy.denied", "A key with limits at the model endpoints cannot create keys.");
@@ -166,7 +166,7 @@ function refuseEscalation(
     throw new BackplaneError("policy.denied", message);
   }
   if (!hasRole(caller.role, key.role)) {
-    const message = `A ${caller.role} cannot ${action} a key with the role ${key.role}.`;
+    const message = `A caller with the role ${caller.role} cannot ${action} a key with the role ${key.role}.`;
     throw new BackplaneError("policy.denied", message);
   }
 }

@@ -102,7 +102,7 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
   if (row.status === "running")
     throw new BackplaneError("execution.running", undefined, { details: { execution_id: id } });
   if (row.deadline !== null && row.deadline <= call.now) {
-    throw new BackplaneError("harness.limit", `The execution ${id} has used its max_time_ms.`, {
+    throw new BackplaneError("harness.limit", `The execution ${id} has reached its max_time_ms.`, {
       details: { execution_id: id, limit: "max_time_ms" },
     });
   }

@@ -335,7 +335,7 @@ function findBinding(
     );
   }
   return mapMaybe(bindings.findCandidates(scope, export_id, package_id), (visible) => {
-    const candidates = visibleByName(visible, scope);
+    const candidates = selectVisibleByName(visible, scope);
     // A name without a package means the same tool here as in the catalog.
     const matching = package_id === undefined ? selectHolder(selectUsable(candidates, scope)) : candidates;
     const picked = pickBinding(matching, rollout_key);
@@ -352,12 +352,12 @@ async function requireHolder(
 ): Promise<BoundPackage> {
   const { export_id, kind } = bound.binding;
   if (kind !== "tool") return bound;
-  const visible = visibleByName(await bindings.findCandidates(scope, export_id), scope);
+  const visible = selectVisibleByName(await bindings.findCandidates(scope, export_id), scope);
   const [holder] = selectHolder(selectUsable(visible, scope));
   if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
   throw new BackplaneError(
     "export.not_found",
-    `A delegated token cannot call ${export_id} of ${bound.package.package_id}: the name belongs to ${holder.package.package_id} here.`,
+    `A delegated token cannot call ${export_id} of ${bound.package.package_id}: in this scope the name belongs to ${holder.package.package_id}.`,
   );
 }
 
@@ -365,9 +365,9 @@ async function requireHolder(
  * A caller of the whole org may use any project's binding by its id. If it sends only the name of the export, it gets
  * an org-wide binding, never the config and secrets of a project.
  */
-function visibleByName(bounds: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
-  if (scope.project_id !== null) return bounds;
-  return bounds.filter(({ binding }) => binding.scope.project_id === null);
+function selectVisibleByName(candidates: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
+  if (scope.project_id !== null) return candidates;
+  return candidates.filter(({ binding }) => binding.scope.project_id === null);
 }
 
 function selectTool(bound: BoundPackage, export_id: string | undefined): BoundPackage {
@@ -380,7 +380,10 @@ function selectTool(bound: BoundPackage, export_id: string | undefined): BoundPa
   }
   const selected = selectExport(bound, export_id);
   if (selected === null)
-    throw new BackplaneError("export.not_found", `${package_id} offers no tool ${export_id} here.`);
+    throw new BackplaneError(
+      "export.not_found",
+      `The binding ${binding_id} of ${package_id} offers no tool ${export_id}.`,
+    );
   return selected;
 }
 

@@ -34,7 +34,7 @@ export class Dispatcher {
   readonly #onJobs: (due: Job[]) => void;
   #timer: Timer | null = null;
   #pass_running: Promise<void> | null = null;
-  #again = false;
+  #dispatch_again = false;
   /** When the last pass began, on the monotonic clock. */
   #last_pass = Number.NEGATIVE_INFINITY;
   /** The cursor, if no other gateway can move it; null if it has to be read. */
@@ -75,7 +75,7 @@ export class Dispatcher {
   #schedule(): void {
     if (this.#stopped || this.#timer !== null) return;
     if (this.#pass_running !== null) {
-      this.#again = true;
+      this.#dispatch_again = true;
       return;
     }
     this.#scheduleIn(this.#has_lease ? this.#batchDelay() : TAKE_OVER_MS);
@@ -109,10 +109,10 @@ export class Dispatcher {
       has_failed = true;
     }
     this.#pass_running = null;
-    const again = this.#again;
-    this.#again = false;
+    const dispatch_again = this.#dispatch_again;
+    this.#dispatch_again = false;
     if (has_failed && !this.#stopped) this.#scheduleIn(RETRY_MS);
-    else if (again) this.#schedule();
+    else if (dispatch_again) this.#schedule();
   }
 
   async #readAll(): Promise<void> {

@@ -23,14 +23,14 @@ export function originOf({ package: pack }: Pick<BoundPackage, "package">): Orig
  * all traffic. Tools that come with the gateway (core, workspace, bundled) are not replaced this way, only by
  * precedence.
  */
-export function selectUsable(bounds: readonly BoundPackage[], { project_id }: Scope): BoundPackage[] {
+export function selectUsable(bindings: readonly BoundPackage[], { project_id }: Scope): BoundPackage[] {
   const own_traffic = new Map<string, number>();
-  for (const { binding } of bounds) {
+  for (const { binding } of bindings) {
     if (binding.scope.project_id === null || project_id === null || binding.status !== "active") continue;
     const percent = own_traffic.get(binding.export_id) ?? 0;
     own_traffic.set(binding.export_id, percent + binding.rollout.traffic_percent);
   }
-  return bounds.filter((bound) => {
+  return bindings.filter((bound) => {
     if (!takesTraffic(bound)) return false;
     const { scope, export_id } = bound.binding;
     return scope.project_id !== null || (own_traffic.get(export_id) ?? 0) < 100 || comesWithGateway(bound);
@@ -74,23 +74,23 @@ export const INSTRUMENT_COLLISION = "InstrumentNameCollision";
 const INSTRUMENTS: readonly string[] = ["hefty.jsonrpc", "module.instrument"];
 
 /** Takes all bindings of one package and name, best first. The oldest date wins, so that an upgrade keeps the name. */
-export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]): Candidate {
-  const [{ package: pack, binding }] = bounds;
+export function candidateOf(bindings: readonly [BoundPackage, ...BoundPackage[]]): Candidate {
+  const [{ package: pack, binding }] = bindings;
   return {
     name: binding.export_id,
-    origin: originOf(bounds[0]),
+    origin: originOf(bindings[0]),
     package_id: pack.package_id,
-    ...datesOf(bounds),
+    ...datesOf(bindings),
     instrument: INSTRUMENTS.includes(pack.manifest.runtime.protocol),
   };
 }
 
 function datesOf(
-  bounds: readonly [BoundPackage, ...BoundPackage[]],
+  bindings: readonly [BoundPackage, ...BoundPackage[]],
 ): Pick<Candidate, "installed_at" | "registered_at"> {
-  let registered_at = bounds[0].package.installed_at;
+  let registered_at = bindings[0].package.installed_at;
   let claimed = registered_at;
-  for (const { package: pack, binding } of bounds) {
+  for (const { package: pack, binding } of bindings) {
     for (const date of [pack.installed_at, binding.created_at])
       if (date < registered_at) registered_at = date;
     if (pack.first_installed_at != null && pack.first_installed_at < claimed)
@@ -101,9 +101,9 @@ function datesOf(
 }
 
 /** Groups bindings into candidates: the bindings of one package and name are one candidate. */
-export function groupByCandidate(bounds: readonly BoundPackage[]): [BoundPackage, ...BoundPackage[]][] {
+export function groupByCandidate(bindings: readonly BoundPackage[]): [BoundPackage, ...BoundPackage[]][] {
   const groups = new Map<string, [BoundPackage, ...BoundPackage[]]>();
-  for (const bound of bounds) {
+  for (const bound of bindings) {
     const key = `${originOf(bound)}\n${bound.package.package_id}\n${bound.binding.export_id}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [bound]);
@@ -168,21 +168,21 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> 
  * Selects the binding that the catalog shows for a name: of the package that was registered first, the project's before
  * the org's, and the highest version.
  */
-export function selectListed(bounds: readonly [BoundPackage, ...BoundPackage[]]): BoundPackage {
-  return sortForListing(selectHolder(bounds))[0]!;
+export function selectListed(bindings: readonly [BoundPackage, ...BoundPackage[]]): BoundPackage {
+  return sortForListing(selectHolder(bindings))[0]!;
 }
 
 /** The bindings of the package that has the name. A name without a package refers to these bindings. */
-export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPackage[] {
-  const groups = groupByCandidate(bounds);
-  if (groups.length < 2) return bounds;
+export function selectHolder(bindings: readonly BoundPackage[]): readonly BoundPackage[] {
+  const groups = groupByCandidate(bindings);
+  if (groups.length < 2) return bindings;
   const candidates = groups.map(candidateOf);
   return groups[candidates.indexOf(selectFirst(candidates))]!;
 }
 
 function describeCollision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
   const description = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
-  const conflict = `${label(holder)} has ${description}`;
+  const conflict = `${describeCandidate(holder)} has ${description}`;
   const is_failure = loser.origin === "plugin" && holder.origin === "plugin";
   if (!is_failure) return { status: "skipped", reason: `${conflict}; ${PRECEDENCE_REASONS[holder.origin]}` };
   const error = loser.instrument ? `${INSTRUMENT_COLLISION}: ` : "";
@@ -200,6 +200,6 @@ const PRECEDENCE_REASONS: Record<Origin, string> = {
   plugin: "it was installed first",
 };
 
-function label({ origin, package_id }: Candidate): string {
+function describeCandidate({ origin, package_id }: Candidate): string {
   return `${package_id} (${origin})`;
 }

@@ -179,7 +179,7 @@ test("gives a recovered call a new token and revokes the old one", async () => {
   await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
-test("subtracts the used time from the deadline of a recovered call, within bounds", async () => {
+test("subtracts the elapsed time from the deadline of a recovered call, within bounds", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([toolExport("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
