@@ -174,7 +174,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     defence: "llm endpoints: a turn that is taken over does not count its tools' calls twice",
     file: "packages/store/src/stores/runs.ts",
     from: "return rows.map(decodeRun)",
-    to: "return rows.map((row) => ({ ...decodeRun(row), ...publicRun(row) }))",
+    to: "return rows.map((row) => ({ ...decodeRun(row), ...decodePublicRun(row) }))",
     tests: CONTRACT_SQLITE_TESTS,
     only: "adds model calls to what a turn has used itself",
   },

@@ -185,7 +185,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
       for (const { binding_id, generation } of mains) {
         const current = await store.bindings.get(caller.scope, binding_id);
         if (current?.binding.generation === generation) continue;
-        const message = `${binding_id} was changed at the same time. No binding was updated.`;
+        const message = `The binding ${binding_id} was changed at the same time. No binding was updated.`;
         throw new BackplaneError("binding.conflict", message, { details: { binding_id } });
       }
     });

@@ -83,9 +83,13 @@ export function* updateBindings(p: UpdateBindings): Op<void> {
 export function* replaceBindings(changes: UpdateBindings["changes"]): Op<void> {
   for (const change of changes) {
     if (yield* replaceBinding(change)) continue;
-    refuse("binding.conflict", `${change.binding_id} was changed at the same time. No binding was updated.`, {
-      binding_id: change.binding_id,
-    });
+    refuse(
+      "binding.conflict",
+      `The binding ${change.binding_id} was changed at the same time. No binding was updated.`,
+      {
+        binding_id: change.binding_id,
+      },
+    );
   }
 }
 

@@ -113,18 +113,19 @@ export function* countCompaction(id: string): Op<void> {
 /** Refuses an execution that has no compactions left. Used before a compactor is called. */
 export function* requireCompaction(p: { id: string }): Op<void> {
   const [row] = yield* readRow(p.id);
-  const is_left = row?.status === "running" && (row.compactions as number) < (row.max_compactions as number);
-  if (!is_left) refuseUse(row, "compactions", "max_compactions", p.id);
+  const has_compactions_left =
+    row?.status === "running" && (row.compactions as number) < (row.max_compactions as number);
+  if (!has_compactions_left) refuseUse(row, "compactions", "max_compactions", p.id);
 }
 
 function* readRow(id: string): Op<Row[]> {
   return yield sql(`select ${COLUMNS} from executions where id = $1`, [id]);
 }
 
-function refuseUse(row: Row | undefined, what: string, limit: string, execution_id: string): never {
+function refuseUse(row: Row | undefined, counter: string, limit: string, execution_id: string): never {
   if (row?.status !== "running")
     refuse("harness.limit", `The execution ${execution_id} has ended.`, { execution_id, limit: "ended" });
-  return refuseLimit(limit, row[limit] as number, execution_id, row[what] as number);
+  return refuseLimit(limit, row[limit] as number, execution_id, row[counter] as number);
 }
 
 function refuseLimit(limit: string, max: number, execution_id: string, used?: number): never {

@@ -28,9 +28,13 @@ export function* commitInstallation(p: CommitInstallation): Op<(string | null)[]
   for (const pack of p.packages) existing.push(yield* insertPackage(pack));
   for (const binding of p.removed) {
     if (yield* deleteBinding(binding)) continue;
-    refuse("binding.conflict", `${binding.id} was changed at the same time. No binding was updated.`, {
-      binding_id: binding.id,
-    });
+    refuse(
+      "binding.conflict",
+      `The binding ${binding.id} was changed at the same time. No binding was updated.`,
+      {
+        binding_id: binding.id,
+      },
+    );
   }
   yield* replaceBindings(p.moved);
   for (const binding of p.created) yield* insertBinding(binding);

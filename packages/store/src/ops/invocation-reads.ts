@@ -38,7 +38,7 @@ export function* readInvocation(id: string, org_id: string, project_id: string):
 
 /** Up to `limit` rows. `resume` is the id to continue from when the scan stopped before the end of the history. */
 export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
-  if (p.filter.session_id !== "") return { rows: yield sessionPage(p), resume: null };
+  if (p.filter.session_id !== "") return { rows: yield selectSessionPage(p), resume: null };
   const projects = p.project_id === "" ? yield* listProjects(p.org_id) : [p.project_id];
   const rows: Row[] = [];
   let resume: string | null = null;
@@ -70,7 +70,7 @@ export function* countCalls(p: { org_id: string; project_id: string; latest: num
   return rows;
 }
 
-function sessionPage(p: ListInvocations) {
+function selectSessionPage(p: ListInvocations) {
   const { statuses, export_id, session_id, binding_id } = p.filter;
   const condition = `($4 = '' or project_id = $4) and ($5 = '' or export_id = $5) and ($6 = '' or binding_id = $6)
     ${statusCondition(statuses, 8)}`;

@@ -125,7 +125,12 @@ export function* claimJobs(
   for (const job of due) {
     if ((job.attempt as number) >= (job.last_attempt as number)) {
       // The lease of its last attempt expired, so no worker will report its outcome.
-      yield* markDead(job, "the last attempt never reported back", p.now, dialect);
+      yield* markDead(
+        job,
+        "The lease of the last attempt expired before it reported an outcome.",
+        p.now,
+        dialect,
+      );
       continue;
     }
     const [row] = yield sql(

@@ -65,7 +65,7 @@ export function* forkChain(
 ): Op<Row> {
   if (p.once !== null) yield* completeKeyWith(p.once, { id: p.chain.id }, dialect);
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
-  const last_visible = yield* lastVisibleEntry(source, p.at ?? (source.last_entry as number));
+  const last_visible = yield* readLastVisibleEntry(source, p.at ?? (source.last_entry as number));
   if (last_visible === null) {
     refuse("request.invalid", `Chain ${p.chain_id} has no entry at or before ${p.at}.`, { at: p.at });
   }
@@ -130,7 +130,7 @@ export function* compactSession(
   const last = source.last_entry as number;
   if (last !== p.expected.last_entry_id) return null;
   if (p.execution_id !== null) yield* countCompaction(p.execution_id);
-  const inherited = (yield* lastVisibleEntry(source, last))?.hash ?? "";
+  const inherited = (yield* readLastVisibleEntry(source, last))?.hash ?? "";
   const parent_id = p.expected.chain_id;
   const new_chain = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
   const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
@@ -282,7 +282,7 @@ function* insertChain(
 }
 
 /** The last visible entry of the chain up to `at`; null when there is none. */
-function* lastVisibleEntry(chain: Row, at: number): Op<{ id: number; hash: string } | null> {
+function* readLastVisibleEntry(chain: Row, at: number): Op<{ id: number; hash: string } | null> {
   let upper = at;
   let row = chain;
   for (;;) {

@@ -16,7 +16,7 @@ export function* createTrustedKey(p: CreateTrustedKey): Op<void> {
     p.row,
   );
   if (created.length === 0)
-    refuse("trusted_key.conflict", `The key ${p.key_id} is stored already.`, { key_id: p.key_id });
+    refuse("trusted_key.conflict", `The key ${p.key_id} is already stored.`, { key_id: p.key_id });
   yield* writeRecords(p.records);
 }
 

@@ -28,7 +28,7 @@ export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
     async open(sha256) {
       if (!HEX.test(sha256)) return null;
       // Verified before the first byte is sent, because a response cannot be withdrawn.
-      const bytes = await sizeIfIntact(pool, sha256).catch(throwStoreError);
+      const bytes = await readSizeIfIntact(pool, sha256).catch(throwStoreError);
       return bytes === null ? null : { bytes, content: readContent(pool, sha256, bytes) };
     },
 
@@ -61,15 +61,15 @@ async function storeChunks(client: pg.PoolClient, sha256: string, bytes: Uint8Ar
 }
 
 /** Null if the artifact is missing or damaged. */
-async function sizeIfIntact(pool: pg.Pool, sha256: string): Promise<number | null> {
+async function readSizeIfIntact(pool: pg.Pool, sha256: string): Promise<number | null> {
   const { rows } = await pool.query<{ bytes: number }>("select bytes from artifacts where sha256 = $1", [
     sha256,
   ]);
   const bytes = rows[0]?.bytes;
   if (bytes === undefined) return null;
-  const read = createReader(pool, sha256, bytes);
-  while (!read.done) if ((await read.next()) === null) return null;
-  return read.isIntact() ? bytes : null;
+  const reader = createReader(pool, sha256, bytes);
+  while (!reader.done) if ((await reader.next()) === null) return null;
+  return reader.isIntact() ? bytes : null;
 }
 
 /**
@@ -77,10 +77,10 @@ async function sizeIfIntact(pool: pg.Pool, sha256: string): Promise<number | nul
  * it was opened.
  */
 async function* readContent(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
-  const read = createReader(pool, sha256, bytes);
-  while (!read.done) {
-    const chunk = await read.next().catch(throwStoreError);
-    if (chunk === null || (read.done && !read.isIntact())) throw new BackplaneError("artifact.not_found");
+  const reader = createReader(pool, sha256, bytes);
+  while (!reader.done) {
+    const chunk = await reader.next().catch(throwStoreError);
+    if (chunk === null || (reader.done && !reader.isIntact())) throw new BackplaneError("artifact.not_found");
     yield chunk;
   }
 }

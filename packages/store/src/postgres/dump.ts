@@ -44,7 +44,7 @@ export async function dumpDatabase(
     // Throws for a schema that this build does not support: its tables could be missing from the backup.
     pendingMigrations(schema_version, MIGRATIONS);
     const tables = [SCHEMA_TABLE, ...tablesOfSchema(schema_version)];
-    const conditions = conditionsFor(omitted_packages);
+    const conditions = buildConditions(omitted_packages);
     for (const table of tables) {
       const condition = conditions[table] ?? "true";
       await client.query(
@@ -62,8 +62,8 @@ export async function dumpDatabase(
   });
 }
 
-/** By table: which rows with the files of packages a dump contains. */
-function conditionsFor(omitted_packages: readonly string[]): Record<string, string> {
+/** For each table with the files of packages, the condition for the rows that a dump contains. */
+function buildConditions(omitted_packages: readonly string[]): Record<string, string> {
   // A cursor has no parameters.
   const omitted = omitted_packages.filter((digest) => /^sha256:[0-9a-f]{64}$/.test(digest));
   const is_included = `digest <> all ('{${omitted.join(",")}}'::text[])`;

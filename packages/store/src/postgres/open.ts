@@ -106,7 +106,7 @@ const LEASE_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
 
 function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_clock: boolean): Backend {
   const listeners = createListeners();
-  const names = createStatementNames();
+  const nameStatement = createStatementNames();
   let progress: WriteInput<"appendProgress"> = [];
   let flushing: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | null = null;
@@ -114,7 +114,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
   let last_seen = -1;
 
   const query = async (executor: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
-    (await executor.query<Row>({ name: names(text), text, values: values as unknown[] })).rows;
+    (await executor.query<Row>({ name: nameStatement(text), text, values: values as unknown[] })).rows;
 
   const runOp = async <T>(executor: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
     let step = op.next();

@@ -305,7 +305,7 @@ async function* splitIntoChunks(file: SharedFile): AsyncGenerator<Uint8Array> {
 }
 
 function wrongSizeError(): BackplaneError {
-  return new BackplaneError("internal", "A file of a shared package does not have the size that is listed.");
+  return new BackplaneError("internal", "A file of a shared package does not have its listed size.");
 }
 
 /**

@@ -23,35 +23,38 @@ import { encodeTape } from "./session-row.ts";
 
 export function createInvocationStore(backend: Backend): InvocationStore {
   return {
-    open(row, also) {
+    open(row, open_records) {
       const written = backend.write("openInvocation", {
         row: encodeInvocation(row),
         trace_id: row.shares_trace === true ? row.trace_id : null,
-        approval: also.approval === undefined ? null : encodeApproval(also.approval),
-        delegation: encodeDelegation(also.delegation),
-        tape: also.tape === undefined ? null : encodeTape(also.tape),
-        once: encodeClaim(backend, also.once, also.run === undefined ? row.id : undefined),
-        execution: encodeExecution(also.execution, row.id, also.run?.row.id ?? row.run_id),
+        approval: open_records.approval === undefined ? null : encodeApproval(open_records.approval),
+        delegation: encodeDelegation(open_records.delegation),
+        tape: open_records.tape === undefined ? null : encodeTape(open_records.tape),
+        once: encodeClaim(backend, open_records.once, open_records.run === undefined ? row.id : undefined),
+        execution: encodeExecution(open_records.execution, row.id, open_records.run?.row.id ?? row.run_id),
         run:
-          also.run === undefined
+          open_records.run === undefined
             ? null
-            : { columns: encodeRun(also.run.row), own_entries: also.run.own_entries },
-        job: also.job === undefined ? null : { ...also.job, leased_until: also.job.leased_until ?? null },
-        records: encodeRecords(also.records),
+            : { columns: encodeRun(open_records.run.row), own_entries: open_records.run.own_entries },
+        job:
+          open_records.job === undefined
+            ? null
+            : { ...open_records.job, leased_until: open_records.job.leased_until ?? null },
+        records: encodeRecords(open_records.records),
       });
       // The most frequent write: without events it returns the promise unwrapped (benchmark http.invoke).
-      if (also.records.events === undefined) return written;
+      if (open_records.records.events === undefined) return written;
       return written.then((tape) => {
         backend.notifyAppended();
         return tape;
       });
     },
-    start: (id, fence, started_at, also) =>
+    start: (id, fence, started_at, { delegation }) =>
       backend.write("startInvocation", {
         id,
         fence,
         started_at,
-        delegation: encodeDelegation(also.delegation),
+        delegation: encodeDelegation(delegation),
       }),
     async replaceApproval(row, approval, records) {
       const written = await backend.write("replaceApproval", {
@@ -133,7 +136,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           limit: page.limit + 1,
         }),
       );
-      const invocation_page = toPage(rows, page, (row) => row.id as string, publicInvocation);
+      const invocation_page = toPage(rows, page, (row) => row.id as string, decodePublicInvocation);
       // The scan stopped early: the page is not full, but there may be more rows.
       return { items: invocation_page.items, next: invocation_page.next ?? resume };
     },
@@ -180,7 +183,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         node_id,
         now: backend.callerTime(now),
         limit,
-        skipped: skippedIds(skipped),
+        skipped: encodeSkipped(skipped),
       });
       return rows.map(decodeInvocation).sort(byId);
     },
@@ -189,7 +192,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         node_id,
         now: backend.callerTime(now),
         limit,
-        skipped: skippedIds(skipped),
+        skipped: encodeSkipped(skipped),
       });
       return pairs
         .map((pair) => ({ row: decodeInvocation(pair.row), approval: decodeApproval(pair.approval) }))
@@ -198,7 +201,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
   };
 }
 
-function skippedIds(ids: readonly string[]): string | null {
+function encodeSkipped(ids: readonly string[]): string | null {
   return ids.length === 0 ? null : JSON.stringify(ids);
 }
 
@@ -221,7 +224,7 @@ function encodeSettlement(
 }
 
 /** Removes the fields that are internal to the gateway. */
-function publicInvocation(row: Row): Invocation {
+function decodePublicInvocation(row: Row): Invocation {
   const {
     node_id: _node,
     fence: _fence,

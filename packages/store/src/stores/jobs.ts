@@ -113,7 +113,7 @@ export function encodeJob(job: NewJob): JobRow {
 }
 
 /** A job that has just been enqueued, as `reserve` would return it. */
-export function reservedJob(job: NewJob, now: number): Job {
+export function toReservedJob(job: NewJob, now: number): Job {
   return {
     id: job.id,
     queue: job.queue,

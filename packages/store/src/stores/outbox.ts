@@ -3,7 +3,7 @@ import type { OutboxEvent, OutboxStore, OutboxSummary, TraceIds } from "@backpla
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readCursor, readOutbox, summarizeOutbox } from "../ops/outbox.ts";
-import { encodeJob, reservedJob } from "./jobs.ts";
+import { encodeJob, toReservedJob } from "./jobs.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 const NUMBER_STEP = 1_000;
@@ -52,7 +52,7 @@ export function createOutboxStore(backend: Backend): OutboxStore {
         jobs: jobs.map(encodeJob),
         now: backend.callerTime(now),
       });
-      return due === null ? null : due.map((index) => reservedJob(jobs[index]!, now));
+      return due === null ? null : due.map((index) => toReservedJob(jobs[index]!, now));
     },
     onAppended: (listener) => backend.onAppended(listener),
   };

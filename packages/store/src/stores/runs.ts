@@ -88,7 +88,7 @@ export function createRunStore(backend: Backend): RunStore {
     },
     async get(scope, id) {
       const row = await backend.read(() => readRun(scope.org_id, projectColumn(scope.project_id), id));
-      return row === undefined ? null : publicRun(row);
+      return row === undefined ? null : decodePublicRun(row);
     },
     async first(key) {
       const row = await backend.read(() => readFirstRun(keyColumns(key)));
@@ -105,7 +105,7 @@ export function createRunStore(backend: Backend): RunStore {
           limit: page.limit + 1,
         }),
       );
-      return toPage(rows, page, (row) => row.id as string, publicRun);
+      return toPage(rows, page, (row) => row.id as string, decodePublicRun);
     },
     async claimOrphans(node_id, now, limit) {
       const rows = await backend.write("claimRuns", { node_id, now: backend.callerTime(now), limit });
@@ -168,7 +168,7 @@ function decodeRun(row: Row): RunRow {
   };
 }
 
-function publicRun(row: Row): Run {
+function decodePublicRun(row: Row): Run {
   const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...run } = decodeRun(row);
   return { ...run, ...addEndpointUse(run, row) };
 }

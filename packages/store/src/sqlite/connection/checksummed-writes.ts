@@ -102,12 +102,14 @@ export function createChecksummedWrites(
       const index = names.indexOf(column);
       return index === -1 ? "null" : expressions[index]!;
     });
-    const left_out = table.columns.some((column) => !names.includes(column) && table.defaults.has(column));
-    if (left_out || names.length !== expressions.length) refuseForm(text);
-    const plain = plainRow(row);
+    const omits_default = table.columns.some(
+      (column) => !names.includes(column) && table.defaults.has(column),
+    );
+    if (omits_default || names.length !== expressions.length) refuseForm(text);
+    const readRow = createRowReader(row);
     names.push("sum");
     expressions.push(
-      plain !== null
+      readRow !== null
         ? `$${parameters + (automatic ? 2 : 1)}`
         : `inserted_checksum('${table.name}', ${row.join(", ")})`,
     );
@@ -117,7 +119,7 @@ export function createChecksummedWrites(
       complete(values: Values): Values {
         const all = [...values];
         if (automatic) all.push(nextPosition(table));
-        if (plain !== null) all.push(checksumOfStored(table, plain(all)));
+        if (readRow !== null) all.push(checksumOfStored(table, readRow(all)));
         return all;
       },
     };
@@ -186,7 +188,7 @@ function splitList(text: string): string[] {
 }
 
 /** Returns a function that reads the row from the parameters; null if an expression is not a parameter, number or null. */
-function plainRow(expressions: readonly string[]): ((parameters: Values) => Values) | null {
+function createRowReader(expressions: readonly string[]): ((parameters: Values) => Values) | null {
   if (!expressions.every((expression) => /^(?:\$\d+|\d+|null)$/.test(expression))) return null;
   const parameters = expressions.map((text) => (text.startsWith("$") ? Number(text.slice(1)) - 1 : -1));
   const literals = expressions.map((text) => (/^\d/.test(text) ? Number(text) : null));

@@ -108,10 +108,10 @@ export function findDamage(database: DatabaseSync, parts: readonly CheckPart[] =
   let rows: DamagedRow[] = [];
   try {
     const check_structure = parts.includes("structure");
-    if (check_structure) structure.push(...integrityFindings(database));
-    // A file from before the checksums has nothing else to verify.
+    if (check_structure) structure.push(...findIntegrityErrors(database));
+    // A file without the state table has no checksums to verify.
     if (!hasState(database)) return { structure, rows };
-    if (check_structure) structure.push(...schemaFindings(database), ...sequenceFindings(database));
+    if (check_structure) structure.push(...findSchemaErrors(database), ...findSequenceErrors(database));
     if (parts.includes("rows")) rows = findDamagedRows(database, MAX_FINDINGS);
   } catch (error) {
     structure.push(`SQLite reports "${(error as Error).message}"`);
@@ -119,7 +119,7 @@ export function findDamage(database: DatabaseSync, parts: readonly CheckPart[] =
   return { structure: structure.slice(0, MAX_FINDINGS), rows };
 }
 
-function integrityFindings(database: DatabaseSync): string[] {
+function findIntegrityErrors(database: DatabaseSync): string[] {
   const rows = database.prepare(`pragma integrity_check(${MAX_FINDINGS})`).all() as {
     integrity_check: string;
   }[];
@@ -132,7 +132,7 @@ function hasState(database: DatabaseSync): boolean {
 }
 
 /** Nothing else would detect a changed default or a missing index. */
-function schemaFindings(database: DatabaseSync): string[] {
+function findSchemaErrors(database: DatabaseSync): string[] {
   const row = database.prepare(`select schema_sum from ${STATE_TABLE} where one = 1`).get() as
     | { schema_sum: number }
     | undefined;
@@ -146,7 +146,7 @@ function schemaFindings(database: DatabaseSync): string[] {
  * With a sequence that is too low, positions would be assigned twice, and readers that are further ahead would skip the
  * new rows. Only the numbered tables have a sequence.
  */
-function sequenceFindings(database: DatabaseSync): string[] {
+function findSequenceErrors(database: DatabaseSync): string[] {
   const [sequences, cursor] = [
     database.prepare("select name, seq from sqlite_sequence").all() as { name: string; seq: number }[],
     database.prepare("select max(seq) as seq from cursors").get() as { seq: number | null },

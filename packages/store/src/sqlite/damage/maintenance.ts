@@ -64,7 +64,7 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
     // A disk without space for the copy does not mean that the store is damaged.
     const fault =
       sqliteDiskFault(error, file) ??
-      (isNotOpened(error) ? unavailableError(error, `${file} could not be checked`) : null);
+      (isOpenFailure(error) ? unavailableError(error, `${file} could not be checked`) : null);
     if (fault !== null) throw fault;
     structure.push((damageOf(error)?.message ?? (error as Error).message).trim());
     return { ...report, structure, rows: [], fix: restoreAdvice(file) };
@@ -113,7 +113,7 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
   } catch (error) {
     throw (
       sqliteDiskFault(error, to) ??
-      (isNotOpened(error) ? unavailableError(error, `The store could not be copied to ${to}`) : error)
+      (isOpenFailure(error) ? unavailableError(error, `The store could not be copied to ${to}`) : error)
     );
   } finally {
     removePartial();
@@ -122,7 +122,7 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
 
 const CANTOPEN = 14;
 
-function isNotOpened(error: unknown): boolean {
+function isOpenFailure(error: unknown): boolean {
   const { errcode } = (error ?? {}) as { errcode?: unknown };
   return typeof errcode === "number" && (errcode & 0xff) === CANTOPEN;
 }
