@@ -54,7 +54,7 @@ test.each<[string, Json]>([
   expect(matches(pattern, value)).toBe(false);
 });
 
-test("compares whole values, requires every listed argument, and may refuse further ones", () => {
+test("compares whole values, requires every listed argument, and can refuse other arguments", () => {
   const rule = (other_arguments: boolean) => ({
     arguments: { path: { equals: { b: 1, a: [1] } }, mode: { matches: "r*" } },
     other_arguments,

@@ -78,15 +78,14 @@ verifies(
   },
 );
 
-const REVOCATIONS = ["key", "binding", "project"] as const;
-const CODES = {
-  key: "authority.key_revoked",
-  binding: "binding.not_active",
-  project: "authority.project_archived",
-} as const;
+const REVOCATIONS = [
+  ["key", "key was revoked", "authority.key_revoked"],
+  ["binding", "binding was disabled", "binding.not_active"],
+  ["project", "project was archived", "authority.project_archived"],
+] as const;
 
-for (const revoked_part of REVOCATIONS) {
-  verifies("sec.revocation", `cancels queued calls when their ${revoked_part} is revoked`, async () => {
+for (const [revoked_part, label, code] of REVOCATIONS) {
+  verifies("sec.revocation", `cancels queued calls after their ${label}`, async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
@@ -104,29 +103,25 @@ for (const revoked_part of REVOCATIONS) {
       await fixture.kernel.policy.patch(admin, "project", { archived: true });
     else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
     for (const { settled } of queued_calls) {
-      expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[revoked_part] } });
+      expect(await settled).toMatchObject({ status: "failed", error: { code } });
     }
     expect(fixture.runner.requests).toHaveLength(1);
   });
 
-  verifies(
-    "sec.revocation",
-    `does not retry a failed call after its ${revoked_part} was revoked`,
-    async () => {
-      const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
-      const binding = await fixture.bind(manifest([toolExport("flaky")]));
-      const key = await createRevocableKey(fixture);
-      fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
-      const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
-      await until(() => fixture.runner.requests.length === 1);
-      if (revoked_part === "key") await key.revoke();
-      else if (revoked_part === "project")
-        await fixture.kernel.policy.patch(admin, "project", { archived: true });
-      else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
-      expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[revoked_part] } });
-      expect(fixture.runner.requests).toHaveLength(1);
-    },
-  );
+  verifies("sec.revocation", `does not retry a failed call after its ${label}`, async () => {
+    const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
+    const binding = await fixture.bind(manifest([toolExport("flaky")]));
+    const key = await createRevocableKey(fixture);
+    fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
+    const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
+    await until(() => fixture.runner.requests.length === 1);
+    if (revoked_part === "key") await key.revoke();
+    else if (revoked_part === "project")
+      await fixture.kernel.policy.patch(admin, "project", { archived: true });
+    else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
+    expect(await settled).toMatchObject({ status: "failed", error: { code } });
+    expect(fixture.runner.requests).toHaveLength(1);
+  });
 }
 
 verifies(

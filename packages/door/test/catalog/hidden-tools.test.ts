@@ -1,4 +1,4 @@
-/** Tools that are bound but not in the catalog, or not offered, are listed with the reason or the fix. */
+/** Tools that are bound but not in the catalog, or not offered, are listed with the reason and the fix. */
 import type { Json, ManifestToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { grantWith } from "@backplane/test-kit/grant-with";

@@ -47,7 +47,7 @@ function endCandidate(fixture: TestKernel, outcome: RunOutcome | RunnerScript): 
 
 const greet = (fixture: TestKernel, more = {}) =>
   fixture.call({ export_id: "greet", input: {}, ...more }, admin);
-const versionsRun = ({ runner }: TestKernel) => runner.requests.map((request) => request.package.version);
+const listRunVersions = ({ runner }: TestKernel) => runner.requests.map((request) => request.package.version);
 const waitForRollback = (fixture: TestKernel, { binding_id }: Binding) =>
   until(async () => (await fixture.kernel.bindings.get(admin, binding_id)).rolled_back !== undefined);
 
@@ -76,7 +76,7 @@ verifies(
     expect(call.binding_generation).toBe(rolled_back.generation);
     expect(rolled_back.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
     const [first, second] = fixture.runner.requests;
-    expect(versionsRun(fixture)).toEqual([CANDIDATE, OLD]);
+    expect(listRunVersions(fixture)).toEqual([CANDIDATE, OLD]);
     // The second run has the same key, so that a write is not made twice, and never uses a process of the candidate.
     expect(second!.body).toEqual(first!.body);
     expect(second!.attempt).toBe(2);
@@ -104,7 +104,7 @@ verifies("bind.hot", "runs a call again only if its process crashed or did not s
     const { fixture } = await createTrialKernel();
     endCandidate(fixture, ended("failed", code));
     const call = await greet(fixture);
-    expect([code, call.status, versionsRun(fixture)]).toEqual([
+    expect([code, call.status, listRunVersions(fixture)]).toEqual([
       code,
       again ? "succeeded" : "failed",
       again ? [CANDIDATE, OLD] : [CANDIDATE],
@@ -145,7 +145,7 @@ verifies(
       if (again) expect(call).toMatchObject({ effect_class: old, package_version: OLD });
       else {
         expect(call).toMatchObject({ error: { code: "launch_failed" }, package_version: CANDIDATE });
-        expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+        expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
         // The version is rolled back nevertheless.
         await waitForRollback(fixture, binding);
       }
@@ -217,7 +217,7 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
       await fixture.kernel.approvals.answer(admin, pending!.id, { response: "approve" });
     }
     expect(await settled).toMatchObject({ status: "failed", error: { code: "crashed" } });
-    expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+    expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
     await waitForRollback(fixture, binding);
   }
 });
@@ -232,7 +232,7 @@ verifies("sec.revocation", "does not rerun a call whose caller lost its authorit
   });
   const call = await fixture.call({ export_id: "greet", input: {} }, caller);
   expect(call.status).toBe("failed");
-  expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+  expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
 });
 
 verifies(
@@ -263,7 +263,7 @@ test("reruns a call at most once, and reports the failure of the previous versio
     package_version: OLD,
     fallback_from: { package_version: CANDIDATE },
   });
-  expect(versionsRun(fixture)).toEqual([CANDIDATE, OLD]);
+  expect(listRunVersions(fixture)).toEqual([CANDIDATE, OLD]);
 });
 
 verifies("inv.deadline", "keeps the deadline of the call across both runs", async () => {
@@ -281,7 +281,7 @@ verifies("inv.deadline", "keeps the deadline of the call across both runs", asyn
     return CRASHED;
   });
   expect(await greet(late.fixture, { timeout_ms: 5_000 })).toMatchObject({ error: { code: "crashed" } });
-  expect(versionsRun(late.fixture)).toEqual([CANDIDATE]);
+  expect(listRunVersions(late.fixture)).toEqual([CANDIDATE]);
   await waitForRollback(late.fixture, late.binding);
   await waitForRollback(fixture, binding);
 });
@@ -296,7 +296,7 @@ test("leaves the call failed if the previous version has other bytes now", async
   );
   endCandidate(fixture, CRASHED);
   expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: CANDIDATE });
-  expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+  expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
 });
 
 verifies(
@@ -317,7 +317,7 @@ verifies(
       retry_count: 2,
       fallback_from: { package_version: CANDIDATE },
     });
-    expect(versionsRun(next)).toEqual([OLD]);
+    expect(listRunVersions(next)).toEqual([OLD]);
   },
 );
 
@@ -338,7 +338,7 @@ test("ends a call that is cancelled while the version is rolled back", async () 
   await fixture.kernel.invocations.cancel(admin, id);
   expect(await settled).toMatchObject({ status: "cancelled" });
   release();
-  expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+  expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
 });
 
 test("leaves the call failed if an operator has changed the binding to another version", async () => {
@@ -351,7 +351,7 @@ test("leaves the call failed if an operator has changed the binding to another v
       return CRASHED;
     });
     expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: CANDIDATE });
-    expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+    expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
   }
 });
 
@@ -384,5 +384,5 @@ test("leaves the call failed if an operator has rolled the binding back to other
     return CRASHED;
   });
   expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: CANDIDATE });
-  expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+  expect(listRunVersions(fixture)).toEqual([CANDIDATE]);
 });

@@ -135,7 +135,7 @@ test("uses a rotated secret in the next call and withholds a secret that the gra
   expect(requests[2]!.pool_key).not.toBe(requests[0]!.pool_key);
 });
 
-test("builds the body of the op for each kind of export", async () => {
+test("builds the request body for each kind of export", async () => {
   const fixture = await createTestKernel();
   const kinds = manifest([
     toolExport("t"),

@@ -45,7 +45,7 @@ test("sends watchers every event once and in order, then the settled record", as
   emit();
   expect(await early).toEqual({ seqs: countUpTo(500), settled: "succeeded" });
   expect(await resumed).toEqual({ seqs: countUpTo(500, 151), settled: "succeeded" });
-  // A watcher that comes after the end reads from the store alone.
+  // A watcher that starts after the end reads only from the store.
   expect(await collectEvents(fixture, ticket.id)).toEqual({ seqs: countUpTo(500), settled: "succeeded" });
   expect(await collectEvents(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
 });

@@ -40,7 +40,7 @@ test("treats a lease as held for less than its duration, measured from when the 
   expect([lease.isHeld(), lease.lapses]).toEqual([true, 2]);
 });
 
-test("takes over the work of other nodes only after it reached the store for a whole lease", async () => {
+test("allows a takeover only after the store was reachable for the whole duration of a lease", async () => {
   const { lease, state, advance } = createLease();
   await lease.renew();
   expect(lease.mayTakeOver()).toBe(false);

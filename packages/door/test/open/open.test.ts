@@ -35,7 +35,7 @@ test("reports that the only binding of a tool is disabled", async () => {
 describe("a call that a plugin makes", () => {
   const wild = manifest([toolExport("wild", {}, { effect_class: "unknown" })]);
 
-  test("is a background call, even if its context is a conversation", async () => {
+  test("is a background call, even if the request specifies the context conversation", async () => {
     const fixture = await createTestKernel();
     await fixture.bind(wild);
     await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });

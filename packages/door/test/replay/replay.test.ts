@@ -197,7 +197,7 @@ test("does not run a tool that the candidate no longer declares as read-only", a
   expect(fixture.runner.requests.map((request) => request.package.version)).toEqual(["0.1.0", "0.1.0"]);
 });
 
-test("separates a failure of the candidate from results that the version in use cannot repeat", async () => {
+test("distinguishes a failure of the candidate from results that the version in use cannot repeat", async () => {
   let drawn = 0;
   const random = (input: Json) => ({ drawn: drawn++, input });
   const failing = ended("failed", "plugin_failed");

@@ -257,7 +257,7 @@ test("gives tools of an MCP server the origin mcp, and an unknown risk unless th
 });
 
 test("dates a plugin by the install date that it claims, or else by its installation here", () => {
-  const installedDate = (first_installed_at: string | null) => {
+  const findInstallDate = (first_installed_at: string | null) => {
     const pack = {
       package_id: "acme/x",
       manifest: manifest([toolExport("x")]),
@@ -267,7 +267,7 @@ test("dates a plugin by the install date that it claims, or else by its installa
     return candidateOf([{ binding: { export_id: "x", created_at: "2027" }, package: pack } as never])
       .installed_at;
   };
-  expect([installedDate("2019"), installedDate(null)]).toEqual(["2019", "2026"]);
+  expect([findInstallDate("2019"), findInstallDate(null)]).toEqual(["2019", "2026"]);
 });
 
 test("keeps the date of the first version when a package is upgraded", () => {
@@ -292,14 +292,14 @@ test("replaces the org's binding with the project's while the project's takes al
     },
     package: { origin: "folder", manifest: manifest([toolExport("x")]), ...more },
   });
-  const usable = (scope_id: string | null, ...bounds: ReturnType<typeof bound>[]) =>
-    selectUsable(bounds as never, { org_id: "org_local", project_id: scope_id }).map(
+  const listUsable = (scope_id: string | null, ...bindings: ReturnType<typeof bound>[]) =>
+    selectUsable(bindings as never, { org_id: "org_local", project_id: scope_id }).map(
       ({ binding }) => binding.binding_id,
     );
   const org = bound("org", null, 100);
-  expect(usable("p", org, bound("own", "p", 100))).toEqual(["own"]);
-  expect(usable("p", org, bound("own", "p", 99))).toEqual(["org", "own"]);
-  expect(usable("p", org, bound("half", "p", 50), bound("rest", "p", 50))).toEqual(["half", "rest"]);
+  expect(listUsable("p", org, bound("own", "p", 100))).toEqual(["own"]);
+  expect(listUsable("p", org, bound("own", "p", 99))).toEqual(["org", "own"]);
+  expect(listUsable("p", org, bound("half", "p", 50), bound("rest", "p", 50))).toEqual(["half", "rest"]);
   const core = bound("core", null, 100, { origin: "core" });
-  expect(usable("p", core, bound("own", "p", 100))).toEqual(["core", "own"]);
+  expect(listUsable("p", core, bound("own", "p", 100))).toEqual(["core", "own"]);
 });

@@ -27,7 +27,7 @@ function createWatch() {
   return { watch, reasons };
 }
 
-test("a call that a user cancels is neither a failure nor a call of the trial", async () => {
+test("counts a cancelled call neither as a failure nor as a call of the trial", async () => {
   const { watch, reasons } = createWatch();
   // The process that serves a cancelled call may be killed, so its error can be that of a crash.
   for (const code of ["cancelled", "crashed"])
