@@ -220,7 +220,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     from: " and body = $4 returning id",
     to: " and $4 <> '' returning id",
     tests: ["packages/store/test/stores/contract-sqlite.test.ts"],
-    only: "replaces a trusted key only as it was read",
+    only: "replaces a trusted key only if it is unchanged",
   },
   {
     defence: "signatures: a renewal without packages does not extend the trust",

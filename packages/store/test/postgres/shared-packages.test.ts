@@ -68,7 +68,7 @@ async function readBack(node: PostgresStore, files: readonly TestFile[]): Promis
   return contents;
 }
 
-async function storedFiles(files: readonly TestFile[]): Promise<boolean[]> {
+async function areStored(files: readonly TestFile[]): Promise<boolean[]> {
   const { rows } = await direct.query<{ sha256: string }>(
     "select sha256 from shared_files where sha256 = any($1)",
     [files.map(({ sha256 }) => sha256)],
@@ -76,7 +76,7 @@ async function storedFiles(files: readonly TestFile[]): Promise<boolean[]> {
   return files.map(({ sha256 }) => rows.some((row) => row.sha256 === sha256));
 }
 
-const ageOf = (digest: string, ms: number) =>
+const agePackage = (digest: string, ms: number) =>
   direct.query("update shared_packages set kept_at = kept_at - $2 where digest = $1", [digest, ms]);
 
 async function insertPackageRow(digest: string): Promise<void> {
@@ -159,7 +159,7 @@ test("leaves a package absent when a file cannot be read, and stores it complete
     ),
   ).rejects.toThrow();
   expect(await shared_packages.find(digest)).toBeNull();
-  expect(await storedFiles([broken])).toEqual([false]);
+  expect(await areStored([broken])).toEqual([false]);
   await shared_packages.store(digest, files);
   expect(await shared_packages.find(digest)).not.toBeNull();
   expect((await readBack(nodes[1], [broken]))[0]!.equals(broken.content)).toBe(true);
@@ -175,7 +175,7 @@ test("removes a package with its files, except those of another version", async 
   }
   await shared_packages.remove(first.digest);
   expect(await shared_packages.find(first.digest)).toBeNull();
-  expect(await storedFiles([...first.files, ...second.files])).toEqual([false, true, false, true, true]);
+  expect(await areStored([...first.files, ...second.files])).toEqual([false, true, false, true, true]);
   expect((await readBack(nodes[1], [common]))[0]!.equals(common.content)).toBe(true);
   await shared_packages.remove(first.digest);
   const chunks = await direct.query("select 1 from shared_file_chunks where sha256 = $1", [own.sha256]);
@@ -189,7 +189,7 @@ test("keeps a package that a row of any organization uses or that another node i
   await insertPackageRow(used.digest);
   await first!.release(used.digest);
   for (const { digest } of [used, held]) {
-    await ageOf(digest, 10 * DAY);
+    await agePackage(digest, 10 * DAY);
     await second!.remove(digest);
   }
   expect(await second!.sweep(DAY)).toBe(0);
@@ -213,11 +213,11 @@ test("a removal waits for a node that is about to protect the package", async ()
     [digest, Date.now() + DAY],
   );
   const removed = shared_packages.remove(digest);
-  const isWaiting = async () => {
+  const countWaitingLocks = async () => {
     const text = "select 1 from pg_locks where not granted";
     return (await direct.query(text)).rowCount;
   };
-  await expect.poll(isWaiting, { timeout: 60_000 }).toBeGreaterThan(0);
+  await expect.poll(countWaitingLocks, { timeout: 60_000 }).toBeGreaterThan(0);
   await direct.query("commit");
   await removed;
   expect(await shared_packages.find(digest)).not.toBeNull();
@@ -233,10 +233,10 @@ test("sweeps files of unfinished packages an hour after they were stored", async
   }
   await direct.query("update shared_files set kept_at = kept_at - 3700000 where sha256 = $1", [old.sha256]);
   await nodes[1].shared_packages.sweep(DAY);
-  expect(await storedFiles([old, fresh])).toEqual([false, true]);
+  expect(await areStored([old, fresh])).toEqual([false, true]);
 });
 
-test("stores a package whose files are removed with another one at the same time", async () => {
+test("stores a package while its files are being removed with another package", async () => {
   const files = Array.from({ length: 40 }, () => unique(300));
   for (let round = 0; round < 15; round++) {
     const [old, next] = [packageOf(...files), packageOf(...files)];
@@ -252,7 +252,7 @@ test("stores a package whose files are removed with another one at the same time
     expect(back.every((content, index) => content?.equals(next.files[index]!.content))).toBe(true);
     for (const node of [first!, second!]) await node.release(next.digest);
     await second!.remove(next.digest);
-    expect(await storedFiles(files)).toEqual(files.map(() => false));
+    expect(await areStored(files)).toEqual(files.map(() => false));
   }
 }, 60_000);
 

@@ -10,7 +10,7 @@ import {
   sampleSettlement,
 } from "../support/samples.ts";
 import { freshOrg } from "../support/subject.ts";
-import { allPages } from "./all-pages.ts";
+import { readAllPages } from "./all-pages.ts";
 
 export function invocationCases(store: () => Store): void {
   test("returns every field of an opened row, and only within its scope", async () => {
@@ -236,7 +236,7 @@ export function invocationCases(store: () => Store): void {
       where: typeof scope | { org_id: string; project_id: null },
       filter: Parameters<Store["invocations"]["list"]>[1],
     ) => {
-      const items = await allPages((page) => store().invocations.list(where, filter, page));
+      const items = await readAllPages((page) => store().invocations.list(where, filter, page));
       return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
     expect(await listIndexes(scope, {})).toEqual([10, 9, 8, 6, 5, 4, 2, 1, 0]);

@@ -144,14 +144,20 @@ export function llmCallCases(store: () => Store): void {
       records: {},
     });
     const end = () =>
-      store().invocations.settleHarness(row.id, row.fence, sampleSettlement(), endOf(key.scope, run, 0), {
-        execution_id: row.execution_id,
-        checkpoint: null,
-        run: { id: run.id, end: sampleEnd({ usage: tokenUsage(), iterations: 0 }), tape: null },
-      });
+      store().invocations.settleHarness(
+        row.id,
+        row.fence,
+        sampleSettlement(),
+        createEndRecords(key.scope, run, 0),
+        {
+          execution_id: row.execution_id,
+          checkpoint: null,
+          run: { id: run.id, end: sampleEnd({ usage: tokenUsage(), iterations: 0 }), tape: null },
+        },
+      );
     return { scope: key.scope, run, end };
   };
-  const endOf = (scope: Scope, { id }: RunRow, tokens: number) => ({
+  const createEndRecords = (scope: Scope, { id }: RunRow, tokens: number) => ({
     events: [
       sampleEvent(id, { scope, subject: { kind: "run", id }, summary: { status: "completed", tokens } }),
       sampleEvent("other", { scope, summary: { tokens: 1 } }),
@@ -200,14 +206,14 @@ export function llmCallCases(store: () => Store): void {
     const held = claimed.find(({ id }) => id === run.id)!;
     expect(held).toMatchObject({ usage: tokenUsage(), iterations: 0 });
     const own = sampleEnd({ usage: tokenUsage({ output: 1 }), iterations: 2 });
-    const ended = await store().runs.end(scope, holdOf(held), 0, own, null, endOf(scope, run, 1));
+    const ended = await store().runs.end(scope, holdOf(held), 0, own, null, createEndRecords(scope, run, 1));
     const total = { usage: tokenUsage({ ...USAGE, output: 8 }), iterations: 3 };
     expect(ended).toMatchObject(total);
     expect(await store().runs.get(scope, run.id)).toMatchObject(total);
     expect(await readTokens(key.scope)).toEqual([131, 1]);
   });
 
-  test("counts a lost model call for its run, and no usage that is not a number of tokens", async () => {
+  test("counts a lost model call for its run, and ignores usage that is not a number of tokens", async () => {
     const { scope, run } = await startRun();
     const fields = { run_id: run.id };
     await makeCall(scope, fields, null);

@@ -37,7 +37,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().outbox.read(0, 100, { ...scope, project_id: null })).toHaveLength(4);
   });
 
-  test("summarizes by kind the next events that `read` would return", async () => {
+  test("summarizes, by kind, the events that `read` would return next", async () => {
     const scope = freshOrg();
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
     expect(await store().outbox.summarize(before, 10)).toBeNull();

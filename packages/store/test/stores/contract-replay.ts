@@ -82,11 +82,11 @@ export function replayCases(subject: () => Subject): void {
   test("patches metadata by key, removes a key that is set to null, and keeps concurrent patches", async () => {
     const key = freshKey();
     const created = await sessions().create(newSession(key), newChain(), [start], {});
-    expect(await sessions().patch(key, { colour: "red", deep: { a: null } })).toEqual({
+    expect(await sessions().patch(key, { color: "red", deep: { a: null } })).toEqual({
       ...created,
-      metadata: { title: "t", colour: "red", deep: { a: null } },
+      metadata: { title: "t", color: "red", deep: { a: null } },
     });
-    const patch = JSON.parse('{"__proto__":{"x":1},"colour":null,"gone":null}') as Record<string, never>;
+    const patch = JSON.parse('{"__proto__":{"x":1},"color":null,"gone":null}') as Record<string, never>;
     await sessions().patch(key, patch);
     const { metadata } = (await sessions().get(key))!;
     expect(JSON.stringify(metadata)).toBe('{"title":"t","deep":{"a":null},"__proto__":{"x":1}}');

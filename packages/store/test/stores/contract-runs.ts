@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "../support/sample-runs.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "../support/sample-sessions.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "../support/samples.ts";
-import { allPages } from "./all-pages.ts";
+import { readAllPages } from "./all-pages.ts";
 
 export function runCases(store: () => Store): void {
   const createSession = async (overrides: Partial<SessionKey> = {}) => {
@@ -154,7 +154,7 @@ export function runCases(store: () => Store): void {
       if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
     }
     const listIndexes = async (where: typeof scope, filter: Parameters<Store["runs"]["list"]>[1]) => {
-      const items = await allPages((page) => store().runs.list(where, filter, page));
+      const items = await readAllPages((page) => store().runs.list(where, filter, page));
       return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
     expect(await listIndexes(scope, {})).toEqual([4, 3, 1, 0]);

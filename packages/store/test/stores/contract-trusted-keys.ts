@@ -42,7 +42,7 @@ export function trustedKeyCases(store: () => Store): void {
     expect((await trusted_keys.list(org_id, { limit: 1, after: page.next! })).items).toEqual([first]);
   });
 
-  test("replaces a trusted key only as it was read, together with its audit entry", async () => {
+  test("replaces a trusted key only if it is unchanged since it was read, together with its audit entry", async () => {
     const { org_id } = freshOrg();
     const { trusted_keys, audit } = store();
     const key = sampleTrustedKey({ org_id });
@@ -52,7 +52,7 @@ export function trustedKeyCases(store: () => Store): void {
     const renewed = { ...key, packages: ["acme/*"], not_after: "2030-01-01T00:00:00.000Z" };
     const revoked = { ...key, revoked_at: "2026-02-01T00:00:00.000Z" };
     expect(await trusted_keys.replace(key, renewed, records())).toBe(true);
-    // The row is not the one that this change was made for.
+    // The row has changed since `key` was read.
     expect(await trusted_keys.replace(key, revoked, records())).toBe(false);
     expect(await trusted_keys.findByKeyId(org_id, key.key_id)).toEqual(renewed);
     const stored = (await trusted_keys.get(org_id, key.id))!;
