@@ -61,7 +61,7 @@ export function exceedsBudget(listed_tools: readonly ListedTool[], policy: Effec
   return costOf(listed_tools) > policy.document.tool_token_budget;
 }
 
-/** Defers the least used tools first, among equals the most expensive, until the rest costs no more than the budget. */
+/** Defers the least used tools first, and the more expensive of two equally used ones, until the rest fits the budget. */
 export function deferByBudget(
   listed_tools: readonly ListedTool[],
   policy: EffectivePolicy,

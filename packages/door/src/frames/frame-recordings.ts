@@ -137,7 +137,7 @@ function belongsToCall(
   return at >= created_at && (ended_at === null || at <= ended_at);
 }
 
-/** Drops the oldest frames at the limits. */
+/** Drops the oldest frames while a limit is exceeded. */
 function addFrame(recording: Recording, frame: RecordedFrame): void {
   recording.frames.push(frame);
   recording.chars += frame.text.length;

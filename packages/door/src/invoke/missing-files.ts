@@ -1,6 +1,6 @@
 /**
  * Finds interrupted calls whose package files are neither on this gateway nor in the database that it shares with
- * others. Another gateway may have them and not have stored them in the database yet, so such a call is left to the
+ * others. Another gateway may have files that it has not stored in the database yet, so such a call is left to the
  * others. No gateway knows which files the others have, so after `host.missing_files_ms` a gateway takes such a call
  * over and ends it with `package.files_missing`.
  */

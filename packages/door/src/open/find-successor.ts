@@ -1,7 +1,7 @@
 import type { BoundPackage, InvocationRow } from "@backplane/ports";
 import type { BindingSource } from "@backplane/registry";
 
-/** Finds the binding of the call's version that took over from the share to which the call was assigned. */
+/** Finds the binding that took over from the share to which the call was assigned, and that has the call's version. */
 export async function findSuccessor(
   bindings: Pick<BindingSource, "findCandidates">,
   {
