@@ -239,8 +239,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: the approved call is admitted again",
     file: APPROVE,
-    from: 'if ("status" in admitted) return { gate: "closed", ending: admitted };',
-    to: 'if ("status" in admitted) return { gate: "closed", ending: null };',
+    from: 'if ("status" in admitted) return { is_approved: false, ending: admitted };',
+    to: 'if ("status" in admitted) return { is_approved: false, ending: null };',
     tests: RECHECK_TESTS,
     hangs: true,
   },

@@ -22,7 +22,7 @@ declare const approved: unique symbol;
 
 class ApprovedCall {
   declare readonly [approved]: true;
-  readonly gate = "open";
+  readonly is_approved = true;
   readonly live: LiveCall;
   readonly opened: Opened;
   readonly plan: ExportPlan;
@@ -48,7 +48,7 @@ class ApprovedCall {
 export type Approved = ApprovedCall;
 
 export interface NotApproved {
-  gate: "closed";
+  is_approved: false;
   /** Null when another node owns the call now, or when the call stays pending because this gateway is stopping. */
   ending: CallEnding | null;
 }
@@ -69,7 +69,7 @@ async function askUntilCurrent(
   const { live } = recorded;
   for (let approval = first; ; ) {
     const outcome = await waitForAnswer(door, live, approval);
-    if (outcome.kind !== "approved") return { gate: "closed", ending: toEnding(outcome, live) };
+    if (outcome.kind !== "approved") return { is_approved: false, ending: toEnding(outcome, live) };
     const result = await startApproved(door, recorded, approval);
     if (!("follow_up" in result)) return result;
     approval = result.follow_up;
@@ -101,7 +101,7 @@ async function startApproved(
   const { row } = live;
   const wait = <T>(work: () => Promise<T>) => door.store_wait.run("an approved call", work);
   const admitted = await wait(() => admitAgain(door, recorded));
-  if ("status" in admitted) return { gate: "closed", ending: admitted };
+  if ("status" in admitted) return { is_approved: false, ending: admitted };
   live.checked_at = admitted.call.checked_at;
   const coverage = await wait(() => readCoverage(deps, admitted));
   if (coverage.digest !== approval.digest)
@@ -118,7 +118,7 @@ async function startApproved(
   } finally {
     if (!started) reservation?.release();
   }
-  if (!started) return { gate: "closed", ending: null };
+  if (!started) return { is_approved: false, ending: null };
   row.status = "running";
   row.started_at = started_at;
   return new ApprovedCall(live, admitted, minted?.token ?? null, reservation);
@@ -155,7 +155,7 @@ async function requestNewApproval(
   const { covers: _covers, ...follow_up } = created;
   const records = { events: [buildApprovalEvent(door, follow_up, next, now)] };
   if (!(await deps.store.invocations.replaceApproval(next, created, records)))
-    return { gate: "closed", ending: null };
+    return { is_approved: false, ending: null };
   Object.assign(row, next);
   return { follow_up };
 }

@@ -1,6 +1,6 @@
 /**
  * The one door. Every call to a tool, hook, compactor or harness, from any caller, takes the same steps: open, admit,
- * record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
+ * record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a step
  * does not compile. Listeners learn of a call from the outbox rows that `record` and `settle` write.
  */
 
@@ -63,15 +63,13 @@ export async function complete(door: Door, recorded: Recorded): Promise<void> {
 async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding | null> {
   const result = approve(door, recorded);
   // Not awaited if it is not a promise: an await costs a microtask even then (benchmark http.invoke).
-  const approved = result instanceof Promise ? await result : result;
-  if (approved.gate === "closed") return approved.ending;
-  const slot = approved.opened.delivery?.acquireSlot?.() ?? null;
-  if (slot !== null && !(await waitForSlot(approved.live, slot))) {
-    return cancelledBy(approved.live.stopped ?? "user");
+  const call = result instanceof Promise ? await result : result;
+  if (!call.is_approved) return call.ending;
+  const slot = call.opened.delivery?.acquireSlot?.() ?? null;
+  if (slot !== null && !(await waitForSlot(call.live, slot))) {
+    return cancelledBy(call.live.stopped ?? "user");
   }
-  return await (approved.plan.bound.binding.trial === undefined
-    ? run(door, approved)
-    : runOnTrial(door, approved));
+  return await (call.plan.bound.binding.trial === undefined ? run(door, call) : runOnTrial(door, call));
 }
 
 async function waitForSlot(live: LiveCall, { granted, interrupt }: SlotWait): Promise<boolean> {
@@ -92,7 +90,7 @@ async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | 
   const next = await fallBack(door, approved, ending, deadline);
   if (next.kind === "end") return next.ending;
   const second_run = await approve(door, next.recorded);
-  return second_run.gate === "open" ? await run(door, second_run) : second_run.ending;
+  return second_run.is_approved ? await run(door, second_run) : second_run.ending;
 }
 
 function toErrorEnding(door: Door, invocation_id: string, error: unknown): CallEnding {

@@ -10,7 +10,7 @@ import type { Opened } from "../../src/open/open.ts";
 type LookAlike<T> = { [K in keyof T as K extends string ? K : never]: T[K] };
 
 /** Never called. `tsc -p tsconfig.test.json` fails if one of these lines compiles. */
-export function skippingAGateDoesNotCompile(
+export function skippingAStepDoesNotCompile(
   door: Door,
   opened: Opened,
   admitted: Admitted,
@@ -32,7 +32,7 @@ export function skippingAGateDoesNotCompile(
   void run(door, forged);
 }
 
-test("exports the gates, but no constructor of their branded values", async () => {
+test("exports the steps, but no constructor of their branded values", async () => {
   const modules = await Promise.all([
     import("../../src/open/open.ts"),
     import("../../src/admission/admit.ts"),
