@@ -37,7 +37,7 @@ const PARAMETERS = {
       type: "string",
       minLength: 1,
       maxLength: 64,
-      description: "If omitted, the default strategy.",
+      description: "If omitted, the default strategy is used.",
     },
     max_steps: { type: "integer", minimum: 1, maximum: 1_000, description: "Maximum number of model calls." },
     max_wall_seconds: {

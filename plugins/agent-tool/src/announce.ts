@@ -37,14 +37,14 @@ export function createAnnouncer(ctx: PluginContext, call: KernelToolCall): Subag
         await emit("x.agent.subagent.completed", { child_id, final_text, steps_used, forbidden_tool_hits });
       } else {
         const error = end.error === null ? {} : { error: end.error };
-        await emit("x.agent.subagent.failed", { child_id, ...failure(end.reason), ...error });
+        await emit("x.agent.subagent.failed", { child_id, ...toFailureFields(end.reason), ...error });
       }
     },
   };
 }
 
 /** The event has only two reasons. Any other end is reported as cancelled, with the actual reason in `detail`. */
-function failure(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
+function toFailureFields(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
   if (reason === "timeout" || reason === "cancelled") return { reason };
   return { reason: "cancelled", detail: reason };
 }

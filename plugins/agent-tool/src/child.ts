@@ -13,7 +13,7 @@ export interface Child {
   child_id: string;
   parent_id: string;
   strategy: string;
-  /** The call runs again after a crash and has started this child before. */
+  /** Whether the call runs again after a crash and had already started this child. */
   resumed: boolean;
 }
 
@@ -30,7 +30,7 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
   if (args.max_wall_seconds !== undefined) request.max_wall_seconds = args.max_wall_seconds;
   const started = objectOf(await ctx.service("subagent.start", request, call.as));
   const child_id = textOf(started.child_id);
-  if (child_id === null) throw new Error("the kernel started a sub-agent without reporting its id");
+  if (child_id === null) throw new Error("The kernel started a sub-agent without reporting its id.");
   return {
     child_id,
     parent_id: textOf(started.parent_id) ?? call.session_id ?? "",

@@ -94,7 +94,7 @@ export function readConfig({ config }: ProviderInstance): AnthropicConfig {
   };
 }
 
-/** Null for an effort that is not known, which leaves the budget as configured. */
+/** Returns null for an unknown effort, which leaves the budget as configured. */
 export function budgetOf(effort: string): number | null {
   return EFFORT_TOKENS[effort] ?? OTHER_EFFORTS[effort] ?? null;
 }

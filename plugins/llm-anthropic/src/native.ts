@@ -12,7 +12,7 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { ConnectAnthropic } from "./client.ts";
-import { messageUsage } from "./stream-message.ts";
+import { toMessageUsage } from "./stream-message.ts";
 
 export async function* passMessagesRequest(
   connect: ConnectAnthropic,
@@ -39,7 +39,7 @@ export async function* passMessagesRequest(
   for await (const event of vendorStream(request.signal, openStream)) {
     yield { type: "native", event };
     if (event.type === "message_stop") ended = true;
-    yield* recordedParts(event);
+    yield* toRecordedParts(event);
   }
   if (!ended) throw brokenStream();
 }
@@ -58,13 +58,13 @@ interface RecordedFields {
   delta?: { stop_reason?: string | null };
 }
 
-function* recordedParts(event: RecordedFields): Generator<LlmPart> {
+function* toRecordedParts(event: RecordedFields): Generator<LlmPart> {
   const { type, message } = event;
   if (type === "message_start") {
-    yield messageUsage(message!.usage);
+    yield toMessageUsage(message!.usage);
     yield { type: "stop", model: message!.model };
   } else if (type === "message_delta" || type === "message") {
-    if (event.usage !== undefined) yield messageUsage(event.usage);
+    if (event.usage !== undefined) yield toMessageUsage(event.usage);
     const reason = type === "message" ? event.stop_reason : event.delta?.stop_reason;
     yield {
       type: "stop",

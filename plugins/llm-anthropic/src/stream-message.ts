@@ -45,7 +45,7 @@ function buildBody(
     ...(at === length - 1 ? mark : {}),
   }));
   return {
-    ...samplingParams(config, request),
+    ...buildSamplingParams(config, request),
     model: request.model,
     ...(system === "" ? {} : { system: [{ type: "text", text: system, ...mark }] }),
     messages,
@@ -54,14 +54,14 @@ function buildBody(
   };
 }
 
-function samplingParams(config: AnthropicConfig, request: GenerateRequest) {
+function buildSamplingParams(config: AnthropicConfig, request: GenerateRequest) {
   const { params, history } = request;
   const requested: JsonObject = {
-    ...optionParams(request),
+    ...toOptionParams(request),
     ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
   };
   const max_tokens = typeof requested.max_tokens === "number" ? requested.max_tokens : config.max_tokens;
-  const budget = thinkingBudget(config, request);
+  const budget = chooseThinkingBudget(config, request);
   // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does not keep
   // them, so thinking is then enabled only if a client of the model endpoints sent them.
   if (budget > 0 && (history.at(-1)?.role !== "tool" || hasSignedThinking(history))) {
@@ -79,7 +79,7 @@ function samplingParams(config: AnthropicConfig, request: GenerateRequest) {
   };
 }
 
-function thinkingBudget(config: AnthropicConfig, { options = {} }: GenerateRequest): number {
+function chooseThinkingBudget(config: AnthropicConfig, { options = {} }: GenerateRequest): number {
   const { reasoning_effort, max_tokens, tool_choice } = options;
   // The API refuses a forced tool call together with thinking.
   if (tool_choice === "required" || typeof tool_choice === "object") return 0;
@@ -96,9 +96,9 @@ function hasSignedThinking(history: GenerateRequest["history"]): boolean {
   return last?.thinking?.some(isOwnThinking) === true;
 }
 
-function optionParams({ options = {}, tools }: GenerateRequest): JsonObject {
+function toOptionParams({ options = {}, tools }: GenerateRequest): JsonObject {
   const { max_tokens, temperature, top_p, stop, json_output } = options;
-  const choice = tools.length === 0 ? undefined : toolChoice(options);
+  const choice = tools.length === 0 ? undefined : toToolChoice(options);
   return {
     ...(max_tokens === undefined ? {} : { max_tokens }),
     ...(temperature === undefined ? {} : { temperature: Math.min(temperature, 1) }),
@@ -111,7 +111,7 @@ function optionParams({ options = {}, tools }: GenerateRequest): JsonObject {
   };
 }
 
-function toolChoice({ tool_choice, parallel_tool_calls }: LlmOptions): JsonObject | undefined {
+function toToolChoice({ tool_choice, parallel_tool_calls }: LlmOptions): JsonObject | undefined {
   if (tool_choice === undefined && parallel_tool_calls !== false) return undefined;
   if (tool_choice === "none") return { type: "none" };
   const serial: JsonObject = parallel_tool_calls === false ? { disable_parallel_tool_use: true } : {};
@@ -127,7 +127,7 @@ async function* toParts(
     switch (event.type) {
       case "message_start":
         model = event.message.model;
-        yield messageUsage(event.message.usage);
+        yield toMessageUsage(event.message.usage);
         break;
       case "content_block_start":
         if (event.content_block.type === "tool_use") {
@@ -140,10 +140,10 @@ async function* toParts(
         }
         break;
       case "content_block_delta":
-        yield* deltaParts(event.index, event.delta);
+        yield* toDeltaParts(event.index, event.delta);
         break;
       case "message_delta": {
-        yield messageUsage(event.usage);
+        yield toMessageUsage(event.usage);
         const reason = event.delta.stop_reason;
         yield {
           type: "stop",
@@ -161,7 +161,7 @@ async function* toParts(
   throw brokenStream();
 }
 
-function* deltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Generator<LlmPart> {
+function* toDeltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Generator<LlmPart> {
   if (delta.type === "text_delta") yield { type: "content", text: delta.text };
   else if (delta.type === "thinking_delta") yield { type: "thinking", text: delta.thinking };
   else if (delta.type === "signature_delta")
@@ -172,7 +172,7 @@ function* deltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Gene
 }
 
 /** The counts are running totals; the last event often contains only the output count. */
-export function messageUsage(usage: {
+export function toMessageUsage(usage: {
   input_tokens?: number | null;
   cache_read_input_tokens?: number | null;
   cache_creation_input_tokens?: number | null;

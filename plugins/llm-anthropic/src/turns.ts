@@ -68,7 +68,7 @@ function toTurn(message: Message, accepted: AcceptedMedia): Turn {
       const calls = (message.tool_calls ?? []).map(
         ({ id, name, args }): Block => ({ type: "tool_use", id: toAcceptedId(id), name, input: args }),
       );
-      const thinking = (message.thinking ?? []).flatMap(thinkingBlock);
+      const thinking = (message.thinking ?? []).flatMap(toThinkingBlocks);
       const answer: Block[] = text === "" ? [] : [{ type: "text", text }];
       return { role: "assistant", content: [...thinking, ...answer, ...calls] };
     }
@@ -80,10 +80,10 @@ export const REDACTED_SEAL = "anthropic-redacted:";
 
 /** Whether the API accepts the block: it refuses thinking that its own model did not sign. */
 export function isOwnThinking(block: ThinkingBlock): boolean {
-  return thinkingBlock(block).length > 0;
+  return toThinkingBlocks(block).length > 0;
 }
 
-function thinkingBlock({ text, seal = "" }: ThinkingBlock): Block[] {
+function toThinkingBlocks({ text, seal = "" }: ThinkingBlock): Block[] {
   if (seal.startsWith(REDACTED_SEAL))
     return [{ type: "redacted_thinking", data: seal.slice(REDACTED_SEAL.length) }];
   if (!seal.startsWith(SIGNATURE_SEAL)) return [];

@@ -62,7 +62,7 @@ export async function* answer(
   const failing = step === undefined ? [] : step.errors;
   const error = failing.length === 0 ? null : errors.next(conversationOf(request.history), failing);
   if (error !== null) {
-    yield { type: "usage", usage: { input_other: inputTokens(request, script) } };
+    yield { type: "usage", usage: { input_other: countInputTokens(request, script) } };
     if (error.failure.kind === "empty") return;
     throw new LlmCallError(error.failure);
   }
@@ -81,12 +81,12 @@ async function* perform(
       ? `I cannot follow this script: ${problems.join("; ")}.\n${HELP}`
       : (step?.say ?? []).join("\n");
   for (const thought of step?.think ?? []) yield* speak(thought, slow_ms, request.signal, "thinking");
-  const text = spoken === "" && tools.length === 0 ? summary(request.history) : spoken;
+  const text = spoken === "" && tools.length === 0 ? summarizeResults(request.history) : spoken;
   yield* speak(text, slow_ms, request.signal);
   for (const [index, { name, args }] of tools.entries()) {
     const json = JSON.stringify(args);
     const half = Math.ceil(json.length / 2);
-    // The call has no id: the kernel's side assigns one that is unique in the session.
+    // The call has no id: the SDK assigns one that is unique in the session.
     yield { type: "tool_call", index, name, args: json.slice(0, half) };
     yield { type: "tool_call", index, args: json.slice(half) };
   }
@@ -103,7 +103,7 @@ function stepAfter(script: Script, results: number): Step | undefined {
   });
 }
 
-function summary(history: readonly Message[]): string {
+function summarizeResults(history: readonly Message[]): string {
   const last = history.findLastIndex((message) => message.role === "user");
   const names = new Map<string, string>();
   const lines: string[] = [];
@@ -141,12 +141,12 @@ function* endParts(
 ): Generator<LlmPart> {
   yield {
     type: "usage",
-    usage: { input_other: inputTokens(request, script), output: tokens(spoken.length) },
+    usage: { input_other: countInputTokens(request, script), output: estimateTokens(spoken.length) },
   };
   yield { type: "stop", reason, model: request.model };
 }
 
-function inputTokens({ system, history, tools }: GenerateRequest, script: Script | null): number {
+function countInputTokens({ system, history, tools }: GenerateRequest, script: Script | null): number {
   if (script !== null && script.input_tokens !== null) return script.input_tokens;
   let chars = system.length;
   for (const { name, description, parameters } of tools) {
@@ -157,10 +157,10 @@ function inputTokens({ system, history, tools }: GenerateRequest, script: Script
     if (message.role === "assistant" && message.tool_calls)
       chars += JSON.stringify(message.tool_calls).length;
   }
-  return tokens(chars);
+  return estimateTokens(chars);
 }
 
-function tokens(chars: number): number {
+function estimateTokens(chars: number): number {
   return Math.ceil(chars / 4);
 }
 

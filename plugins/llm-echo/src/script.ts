@@ -33,7 +33,7 @@ export interface Step {
 }
 
 export interface Script {
-  /** Each step but the last calls tools. */
+  /** Every step except the last calls tools. */
   steps: Step[];
   slow_ms: number;
   input_tokens: number | null;
@@ -52,7 +52,7 @@ export const HELP = [
 const DIRECTIVE = /^\/(tool|then|say|think|slow|usage|error|help)(?:\s+(.*))?$/;
 const MAX_SLOW_MS = 60_000;
 
-/** Null if the text is not a script. */
+/** Returns null if the text is not a script. */
 export function readScript(text: string): Script | null {
   const lines = text.split(/\r?\n/).map((line) => line.trim());
   if (!lines.some((line) => DIRECTIVE.test(line))) return null;
@@ -127,7 +127,7 @@ const ERROR =
 function readError(script: Script, step: Step, argument: string): void {
   const [, error_kind, status, after, times] = ERROR.exec(argument) ?? [];
   if (error_kind === undefined) {
-    script.problems.push(`/error ${argument} is not understood`);
+    script.problems.push(`/error ${argument} is not a valid error`);
     return;
   }
   const kind = error_kind.split(/\s/)[0] as LlmErrorKind;

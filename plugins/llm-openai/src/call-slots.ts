@@ -25,7 +25,7 @@ export class CallSlots {
   add(fragment: CallFragment): Extract<LlmPart, { type: "tool_call" }> {
     const id = fragment.id || null;
     const name = fragment.function?.name || null;
-    const args = argumentText(fragment.function?.arguments);
+    const args = toArgumentText(fragment.function?.arguments);
     const slot = this.#find(fragment.index ?? null, id, name, args) ?? this.#addSlot(fragment.index ?? null);
     const [new_id, new_name] = [slot.id === null ? id : null, slot.name === null ? name : null];
     slot.id ??= id;
@@ -62,7 +62,7 @@ export class CallSlots {
   }
 }
 
-function argumentText(value: unknown): string {
+function toArgumentText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : JSON.stringify(value);
 }

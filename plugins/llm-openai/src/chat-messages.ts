@@ -15,7 +15,7 @@ import type { OpenAI } from "openai";
 
 type Message = GenerateRequest["history"][number];
 
-export function chatMessages(
+export function toChatMessages(
   system: string,
   history: readonly Message[],
   accepted: AcceptedMedia,
@@ -26,13 +26,13 @@ export function chatMessages(
   for (const message of history) {
     if (isEmptyAnswer(message)) continue;
     if (message.role !== "tool" && media.length > 0) {
-      messages.push(mediaMessage(media));
+      messages.push(buildMediaMessage(media));
       media = [];
     }
-    messages.push(chatMessage(message, accepted));
-    if (message.role === "tool") media.push(...mediaIn(message, accepted));
+    messages.push(toChatMessage(message, accepted));
+    if (message.role === "tool") media.push(...findMedia(message, accepted));
   }
-  if (media.length > 0) messages.push(mediaMessage(media));
+  if (media.length > 0) messages.push(buildMediaMessage(media));
   return messages;
 }
 
@@ -54,41 +54,41 @@ export function describeMedia(history: readonly Message[]): Message[] {
 type Media = Exclude<MediaPiece, { type: "text" }>;
 type ToolMessage = Extract<Message, { role: "tool" }>;
 
-function mediaIn({ content }: ToolMessage, accepted: AcceptedMedia): Media[] {
+function findMedia({ content }: ToolMessage, accepted: AcceptedMedia): Media[] {
   return mediaPieces(content, [], accepted).filter((piece) => piece.type !== "text");
 }
 
 /** Results are text in this API. Their media follow in a user message, after the last result of the step. */
-function mediaMessage(media: readonly Media[]): OpenAI.ChatCompletionMessageParam {
+function buildMediaMessage(media: readonly Media[]): OpenAI.ChatCompletionMessageParam {
   const media_kinds = media.every(({ type }) => type === "image") ? "images" : "images, documents and audio";
   const text = `[The ${media_kinds} of the tool results above, in their order.]`;
-  return { role: "user", content: [{ type: "text", text }, ...media.map(mediaPart)] };
+  return { role: "user", content: [{ type: "text", text }, ...media.map(toMediaPart)] };
 }
 
-function mediaPart(piece: Media): OpenAI.ChatCompletionContentPart {
+function toMediaPart(piece: Media): OpenAI.ChatCompletionContentPart {
   switch (piece.type) {
     case "image":
       return { type: "image_url", image_url: { url: piece.url } };
     case "document":
-      return { type: "file", file: { filename: piece.name, file_data: dataUrl(piece) } };
+      return { type: "file", file: { filename: piece.name, file_data: toDataUrl(piece) } };
     case "audio":
       return { type: "input_audio", input_audio: { data: piece.data, format: piece.format } };
   }
 }
 
-export function dataUrl({ media_type, data }: Extract<Media, { type: "document" }>): string {
+export function toDataUrl({ media_type, data }: Extract<Media, { type: "document" }>): string {
   return `data:${media_type};base64,${data}`;
 }
 
-function chatMessage(message: Message, accepted: AcceptedMedia): OpenAI.ChatCompletionMessageParam {
+function toChatMessage(message: Message, accepted: AcceptedMedia): OpenAI.ChatCompletionMessageParam {
   switch (message.role) {
     case "user":
-      return { role: "user", content: userContent(message, accepted) };
+      return { role: "user", content: toUserContent(message, accepted) };
     case "tool":
       return {
         role: "tool",
         tool_call_id: message.tool_call_id,
-        content: toolMessageText(message, accepted),
+        content: toToolMessageText(message, accepted),
       };
     case "assistant": {
       const content = textOf(message.content);
@@ -103,17 +103,20 @@ function chatMessage(message: Message, accepted: AcceptedMedia): OpenAI.ChatComp
   }
 }
 
-function toolMessageText({ content }: ToolMessage, accepted: AcceptedMedia): string {
+function toToolMessageText({ content }: ToolMessage, accepted: AcceptedMedia): string {
   return mediaPieces(content, [], accepted)
     .map((piece) => (piece.type === "text" ? piece.text : `${pieceText(piece)} (shown below)`))
     .join("\n");
 }
 
 /** Uses a plain string if possible, because not every server reads lists of parts. */
-function userContent({ content, attachments }: Extract<Message, { role: "user" }>, accepted: AcceptedMedia) {
+function toUserContent(
+  { content, attachments }: Extract<Message, { role: "user" }>,
+  accepted: AcceptedMedia,
+) {
   const pieces = mediaPieces(content, attachments ?? [], accepted);
   if (pieces.every((piece) => piece.type === "text")) return pieces.map(({ text }) => text).join("\n");
   return pieces.map((piece) =>
-    piece.type === "text" ? { type: "text" as const, text: piece.text } : mediaPart(piece),
+    piece.type === "text" ? { type: "text" as const, text: piece.text } : toMediaPart(piece),
   );
 }

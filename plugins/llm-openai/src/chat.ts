@@ -12,9 +12,9 @@ import {
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
-import { chatMessages, describeMedia } from "./chat-messages.ts";
+import { describeMedia, toChatMessages } from "./chat-messages.ts";
 import type { ConnectOpenAi } from "./client.ts";
-import { acceptedMedia, isOpenAiUrl, type OpenAiConfig } from "./config.ts";
+import { acceptedMediaOf, isOpenAiUrl, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
@@ -63,17 +63,17 @@ function buildBody(
   const body: JsonObject = {
     ...(effort === null ? {} : { reasoning_effort: effort }),
     ...params,
-    ...chatOptions(request),
+    ...buildChatOptions(request),
     ...(temperature === undefined ? {} : { temperature }),
     ...(max_tokens === undefined ? {} : { [limit]: max_tokens }),
   };
   return {
     ...body,
     model: request.model,
-    messages: chatMessages(
+    messages: toChatMessages(
       request.system,
       config.images ? request.history : describeMedia(request.history),
-      acceptedMedia(config),
+      acceptedMediaOf(config),
     ),
     ...(tools.length === 0 ? {} : { tools }),
     stream: true,
@@ -81,7 +81,7 @@ function buildBody(
   };
 }
 
-function chatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
+function buildChatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
   const { tool_choice, parallel_tool_calls, json_output, top_p, stop } = options;
   const choice =
     typeof tool_choice === "object"
@@ -92,11 +92,11 @@ function chatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
     ...(stop === undefined ? {} : { stop }),
     ...(choice === null || tools.length === 0 ? {} : { tool_choice: choice }),
     ...(parallel_tool_calls === undefined || tools.length === 0 ? {} : { parallel_tool_calls }),
-    ...(json_output === undefined ? {} : { response_format: responseFormat(json_output) }),
+    ...(json_output === undefined ? {} : { response_format: toResponseFormat(json_output) }),
   };
 }
 
-function responseFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>): JsonObject {
+function toResponseFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>): JsonObject {
   if (schema === undefined) return { type: "json_object" };
   return { type: "json_schema", json_schema: { name, schema, ...(strict === undefined ? {} : { strict }) } };
 }
@@ -115,7 +115,7 @@ async function* toParts(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, v
   let ended = false;
   for await (const chunk of stream) {
     const usage = chunk.usage as LooseUsage | null | undefined;
-    if (usage) yield chatUsage(usage);
+    if (usage) yield toChatUsage(usage);
     const choice = (chunk.choices as Chunk["choices"] | undefined)?.[0];
     if (choice === undefined) continue;
     const delta = (choice.delta ?? {}) as LooseDelta;
@@ -132,7 +132,7 @@ async function* toParts(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, v
   if (!ended) throw brokenStream();
 }
 
-export function chatUsage(usage: LooseUsage): LlmPart {
+export function toChatUsage(usage: LooseUsage): LlmPart {
   const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? 0;
   return {
     type: "usage",

@@ -114,7 +114,7 @@ function readEffort(effort: string | null | undefined): string | null {
 }
 
 /** The Responses API accepts no audio. */
-export function acceptedMedia({ api, documents, audio }: OpenAiConfig): AcceptedMedia {
+export function acceptedMediaOf({ api, documents, audio }: OpenAiConfig): AcceptedMedia {
   const accepted = new Set<"document" | "audio">();
   if (documents) accepted.add("document");
   if (audio && api === "chat") accepted.add("audio");

@@ -12,10 +12,10 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { chatUsage, type LooseUsage, refusesUsage } from "./chat.ts";
+import { type LooseUsage, refusesUsage, toChatUsage } from "./chat.ts";
 import type { ConnectOpenAi } from "./client.ts";
 import { isOpenAiUrl, type OpenAiConfig } from "./config.ts";
-import { responseEnding } from "./responses.ts";
+import { toEndingParts } from "./responses.ts";
 
 /** OpenAI itself supports both protocols, a compatible server only the configured one. */
 export function acceptsNative(config: OpenAiConfig, { protocol }: NativeRequest): boolean {
@@ -67,10 +67,10 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
  */
 function toEvents(response: object): AsyncIterable<JsonObject> {
   if (Symbol.asyncIterator in response) return response as AsyncIterable<JsonObject>;
-  return singleEvent(response as JsonObject);
+  return asSingleEvent(response as JsonObject);
 }
 
-async function* singleEvent(event: JsonObject): AsyncGenerator<JsonObject, void, undefined> {
+async function* asSingleEvent(event: JsonObject): AsyncGenerator<JsonObject, void, undefined> {
   yield event;
 }
 
@@ -83,7 +83,7 @@ async function* chatParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<Llm
       choices?: { finish_reason?: string | null }[];
       model?: string;
     };
-    if (usage) yield chatUsage(usage);
+    if (usage) yield toChatUsage(usage);
     const reason = choices?.find(({ finish_reason }) => finish_reason)?.finish_reason;
     if (!reason) continue;
     ended = true;
@@ -101,7 +101,7 @@ async function* responseParts(stream: AsyncIterable<JsonObject>): AsyncGenerator
     const is_response = event.object === "response";
     if (!is_response && !FINAL_EVENTS.has(event.type as string)) continue;
     ended = true;
-    yield* responseEnding((is_response ? event : event.response) as unknown as OpenAI.Responses.Response);
+    yield* toEndingParts((is_response ? event : event.response) as unknown as OpenAI.Responses.Response);
   }
   if (!ended) throw brokenStream();
 }

@@ -19,9 +19,9 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { dataUrl, describeMedia } from "./chat-messages.ts";
+import { describeMedia, toDataUrl } from "./chat-messages.ts";
 import type { ConnectOpenAi } from "./client.ts";
-import { acceptedMedia, type OpenAiConfig } from "./config.ts";
+import { acceptedMediaOf, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
 type Item = OpenAI.Responses.ResponseInputItem;
@@ -53,12 +53,12 @@ function buildBody(
           ...(request.options === undefined ? {} : INCLUDE_REASONING),
         }),
     ...params,
-    ...responseOptions(request),
+    ...buildResponseOptions(request),
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,
     ...(request.system === "" ? {} : { instructions: request.system }),
     input: (config.images ? request.history : describeMedia(request.history)).flatMap((message) =>
-      toItems(message, acceptedMedia(config)),
+      toItems(message, acceptedMediaOf(config)),
     ),
     ...(tools.length === 0 ? {} : { tools }),
     store: false,
@@ -72,7 +72,7 @@ function buildBody(
  */
 const INCLUDE_REASONING = { include: ["reasoning.encrypted_content" as const] };
 
-function responseOptions({
+function buildResponseOptions({
   options = {},
   tools,
 }: GenerateRequest): Partial<OpenAI.Responses.ResponseCreateParamsStreaming> {
@@ -83,11 +83,11 @@ function responseOptions({
     ...(top_p === undefined ? {} : { top_p }),
     ...(choice === undefined || tools.length === 0 ? {} : { tool_choice: choice }),
     ...(parallel_tool_calls === undefined || tools.length === 0 ? {} : { parallel_tool_calls }),
-    ...(json_output === undefined ? {} : { text: { format: textFormat(json_output) } }),
+    ...(json_output === undefined ? {} : { text: { format: toTextFormat(json_output) } }),
   };
 }
 
-function textFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>) {
+function toTextFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>) {
   if (schema === undefined) return { type: "json_object" as const };
   return { type: "json_schema" as const, name, schema, ...(strict === undefined ? {} : { strict }) };
 }
@@ -98,7 +98,7 @@ function toItems(message: GenerateRequest["history"][number], accepted: Accepted
       return [
         {
           role: "user",
-          content: mediaPieces(message.content, message.attachments ?? [], accepted).map(inputPart),
+          content: mediaPieces(message.content, message.attachments ?? [], accepted).map(toInputPart),
         },
       ];
     case "tool":
@@ -120,14 +120,14 @@ function toItems(message: GenerateRequest["history"][number], accepted: Accepted
         }),
       );
       const answer: Item[] = content === "" ? [] : [{ role: "assistant", content }];
-      return [...(message.thinking ?? []).flatMap(reasoningItem), ...answer, ...calls];
+      return [...(message.thinking ?? []).flatMap(toReasoningItems), ...answer, ...calls];
     }
   }
 }
 
 const SEAL_PREFIX = "openai:";
 
-function reasoningItem({ text, seal }: ThinkingBlock): Item[] {
+function toReasoningItems({ text, seal }: ThinkingBlock): Item[] {
   if (seal?.startsWith(SEAL_PREFIX) !== true) return [];
   const { id, encrypted_content } = JSON.parse(seal.slice(SEAL_PREFIX.length)) as {
     id: string;
@@ -137,18 +137,18 @@ function reasoningItem({ text, seal }: ThinkingBlock): Item[] {
   return [{ type: "reasoning", id, encrypted_content, summary }];
 }
 
-function inputPart(piece: MediaPiece) {
+function toInputPart(piece: MediaPiece) {
   if (piece.type === "image")
     return { type: "input_image" as const, image_url: piece.url, detail: "auto" as const };
   if (piece.type === "document")
-    return { type: "input_file" as const, filename: piece.name, file_data: dataUrl(piece) };
+    return { type: "input_file" as const, filename: piece.name, file_data: toDataUrl(piece) };
   return { type: "input_text" as const, text: pieceText(piece) };
 }
 
 /** Returns a plain string if possible, because not every compatible server reads lists of parts. */
 function toOutput(content: Json, accepted: AcceptedMedia) {
   const pieces = mediaPieces(content, [], accepted);
-  return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(inputPart);
+  return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(toInputPart);
 }
 
 async function* toParts(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {
@@ -174,18 +174,18 @@ async function* toParts(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, v
       if (encrypted_content)
         yield { type: "thinking_seal", seal: `${SEAL_PREFIX}${JSON.stringify({ id, encrypted_content })}` };
     } else if (type === "response.completed" || type === "response.incomplete") {
-      yield* responseEnding(event.response);
+      yield* toEndingParts(event.response);
       return;
     } else if (type === "response.failed") {
-      throw streamFailure(event.response.error);
+      throw toStreamError(event.response.error);
     } else if (type === "error") {
-      throw streamFailure(event);
+      throw toStreamError(event);
     }
   }
   throw brokenStream();
 }
 
-export function* responseEnding({ usage, status, incomplete_details, model }: Response): Generator<LlmPart> {
+export function* toEndingParts({ usage, status, incomplete_details, model }: Response): Generator<LlmPart> {
   if (usage) {
     const cached = usage.input_tokens_details?.cached_tokens ?? 0;
     const input_other = Math.max(0, usage.input_tokens - cached);
@@ -196,7 +196,7 @@ export function* responseEnding({ usage, status, incomplete_details, model }: Re
 }
 
 /** A failure inside the stream has a code instead of a status. */
-function streamFailure(error: { code?: string | null; message?: string } | null): Error {
+function toStreamError(error: { code?: string | null; message?: string } | null): Error {
   const { code } = error ?? {};
   const text = `The provider reported an error${vendorCode([code])}.`;
   const status_code = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 500 : undefined;

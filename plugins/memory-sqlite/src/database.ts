@@ -19,7 +19,7 @@ export interface Database {
 
 export interface DatabaseOptions {
   file: string;
-  /** Default: whether this SQLite supports FTS5. */
+  /** Defaults to whether this SQLite supports FTS5. */
   full_text?: boolean;
 }
 
@@ -119,7 +119,7 @@ function migrate(sqlite: DatabaseSync, rows: Database["rows"]): void {
   const version = Number(rows("pragma user_version")[0]?.user_version);
   if (version > VERSION) {
     throw new Error(
-      `memory.db was written by a newer release (format ${version}, this one reads ${VERSION}); update Backplane`,
+      `memory.db was written by a newer release: it has format ${version}, and this release reads ${VERSION}. Update Backplane.`,
     );
   }
   if (version === 0) sqlite.exec(SCHEMA);

@@ -27,7 +27,7 @@ export class NoteEmbeddings {
     this.#query_ms = query_ms;
   }
 
-  /** Null if the query is blank, if there is no embedding model, or if the model fails or takes too long. */
+  /** Returns null if the query is blank, if there is no embedding model, or if the model fails or takes too long. */
   async embedQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
     if (query.trim() === "") return null;
     let timer: NodeJS.Timeout | undefined;
@@ -66,7 +66,7 @@ export class NoteEmbeddings {
   ): Promise<void> {
     let space = initial_space;
     for (;;) {
-      const missing = await notes.unembedded(scope, space, NOTES_PER_REQUEST);
+      const missing = await notes.listUnembedded(scope, space, NOTES_PER_REQUEST);
       if (missing.length === 0) return;
       const answer = await embed(
         ctx,

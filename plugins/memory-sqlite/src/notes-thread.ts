@@ -83,7 +83,7 @@ function answer(request: Exclude<ThreadRequest, WriteRequest>): void {
         reply({ call, value: notes.query(request.query) });
         break;
       case "unembedded":
-        reply({ call, value: notes.unembedded(request.scope, request.space, request.limit) });
+        reply({ call, value: notes.listUnembedded(request.scope, request.space, request.limit) });
         break;
       case "embed":
         notes.embed(request.notes);

@@ -5,7 +5,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
 import type { Database, NoteRow } from "./database.ts";
-import { likePattern, matchExpression, searchTerms } from "./search-terms.ts";
+import { buildMatchExpression, parseSearchTerms, toLikePattern } from "./search-terms.ts";
 import { packVector, rankBySimilarity } from "./vectors.ts";
 import { createWordCounts } from "./word-counts.ts";
 
@@ -56,7 +56,7 @@ export interface Notes {
   query(query: Query): MemoryEntry[];
   count(): number;
   /** The most recently added notes without a vector of `space`, or without any vector if `space` is null. */
-  unembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
+  listUnembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
   /** Replaces vectors of other spaces. Notes that were deleted meanwhile are skipped. */
   embed(notes: EmbeddedNotes): void;
 }
@@ -182,7 +182,7 @@ export function createNotes(database: Database): Notes {
       const best = `select rowid as n, rank from ${words} where ${words} match ? order by rank, rowid desc limit ?`;
       return rows(
         `select e.n, e.at, -b.rank as score from (${best}) b join entry e on e.n = b.n where e.scope_id = ?`,
-        matchExpression(chosen, prefix),
+        buildMatchExpression(chosen, prefix),
         CANDIDATES,
         scope_notes.id,
       ) as unknown as Candidate[];
@@ -191,7 +191,7 @@ export function createNotes(database: Database): Notes {
     return rows(
       `select n, at, score from (select n, at, ${score} as score from entry where scope_id = ?)
        where score > 0 order by score desc, at desc limit ?`,
-      ...terms.map(likePattern),
+      ...terms.map(toLikePattern),
       scope_notes.id,
       CANDIDATES,
     ) as unknown as Candidate[];
@@ -232,7 +232,7 @@ export function createNotes(database: Database): Notes {
       });
     },
     query({ scope, query, k, now, half_life_days, embedded }) {
-      const terms = searchTerms(query);
+      const terms = parseSearchTerms(query);
       const scope_notes = k > 0 ? findScope(scope) : undefined;
       if (scope_notes === undefined) return [];
       const by_words = terms.length > 0 ? searchByWords(scope_notes, terms) : [];
@@ -246,7 +246,7 @@ export function createNotes(database: Database): Notes {
       return readEntries(matches.slice(0, k));
     },
     count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
-    unembedded(scope, space, limit) {
+    listUnembedded(scope, space, limit) {
       const scope_notes = findScope(scope);
       if (scope_notes === undefined) return [];
       return rows(

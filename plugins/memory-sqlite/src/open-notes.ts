@@ -12,7 +12,7 @@ export interface OpenNotes {
   /** Resolves when the note is on disk. */
   write(write: Write): Promise<void>;
   query(query: Query): Promise<MemoryEntry[]>;
-  unembedded(scope: NoteScope, space: string | null, limit: number): Promise<UnembeddedNote[]>;
+  listUnembedded(scope: NoteScope, space: string | null, limit: number): Promise<UnembeddedNote[]>;
   embed(notes: EmbeddedNotes): Promise<void>;
   check(): Promise<NotesCheck>;
   /** Closes after all earlier requests. Safe to call twice. */
@@ -58,7 +58,7 @@ export function openNotes(data: ThreadData): OpenNotes {
       else request?.resolve(response.value);
     });
     worker.on("error", fail);
-    worker.on("exit", () => fail(new Error("the memory's thread ended before it answered")));
+    worker.on("exit", () => fail(new Error("The memory's thread ended before it answered.")));
     return started;
   }
 
@@ -80,14 +80,14 @@ export function openNotes(data: ThreadData): OpenNotes {
   }
 
   const sendIfOpen = <T extends ThreadValue>(body: RequestBody): Promise<T> =>
-    closing === null ? send<T>(body) : Promise.reject(new Error("the memory is closed"));
+    closing === null ? send<T>(body) : Promise.reject(new Error("The memory is closed."));
 
   return {
     async write(write) {
       await sendIfOpen<null>({ op: "write", write });
     },
     query: (query) => sendIfOpen<MemoryEntry[]>({ op: "query", query }),
-    unembedded: (scope, space, limit) =>
+    listUnembedded: (scope, space, limit) =>
       sendIfOpen<UnembeddedNote[]>({ op: "unembedded", scope, space, limit }),
     async embed(notes) {
       await sendIfOpen<null>({ op: "embed", notes });

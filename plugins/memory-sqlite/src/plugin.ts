@@ -27,7 +27,7 @@ export function createMemoryPlugin(options: { full_text?: boolean } = {}): Kerne
   let notes: OpenNotes | null = null;
   const embeddings = new NoteEmbeddings();
   const requireNotes = (): OpenNotes => {
-    if (notes === null) throw new Error("the memory is not open");
+    if (notes === null) throw new Error("The memory is not open.");
     return notes;
   };
 

@@ -10,7 +10,7 @@ const MAX_TERM_LENGTH = 64;
 /** A single letter would match half of all words. */
 const LONG_ENOUGH = /^..+$/u;
 
-export function searchTerms(query: string): string[] {
+export function parseSearchTerms(query: string): string[] {
   const terms = new Set<string>();
   for (const [term] of query.toWellFormed().matchAll(TERM)) {
     const word = term.toLowerCase().slice(0, MAX_TERM_LENGTH).toWellFormed();
@@ -26,13 +26,13 @@ export function searchTerms(query: string): string[] {
  * The FTS5 query: any of the terms. A prefix is combined with its own word, so that the whole word ranks
  * above a longer one.
  */
-export function matchExpression(terms: readonly string[], prefix: string | undefined): string {
+export function buildMatchExpression(terms: readonly string[], prefix: string | undefined): string {
   const phrases = terms.map((term) => `"${term}"`);
   if (prefix !== undefined && LONG_ENOUGH.test(prefix)) phrases.push(`"${prefix}"*`);
   return phrases.join(" OR ");
 }
 
 /** The LIKE pattern, with `\` as its escape. */
-export function likePattern(term: string): string {
+export function toLikePattern(term: string): string {
   return `%${term.replaceAll(/[\\%_]/g, "\\$&")}%`;
 }

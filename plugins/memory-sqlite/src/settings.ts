@@ -27,7 +27,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       default: 100_000,
       minimum: 1,
       maximum: MAX_ENTRIES,
-      description: "Notes that each project keeps; the oldest are dropped.",
+      description: "The number of notes that each project keeps; the oldest are dropped.",
     },
     half_life_days: {
       type: "number",

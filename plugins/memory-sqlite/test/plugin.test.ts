@@ -186,7 +186,7 @@ test("fails to load a file that is not a database, and reports failed health", a
   writeFileSync(join(dir, "memory.db"), "this file is not a database".repeat(100));
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir });
-  expect(await plugin.healthCheck!(ctx)).toEqual({ status: "failed", summary: "the memory is not open" });
+  expect(await plugin.healthCheck!(ctx)).toEqual({ status: "failed", summary: "The memory is not open." });
   await expect(plugin.onLoad!(ctx)).rejects.toThrow("not a database");
   expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "failed" });
   await expect(plugin.onEvent!(queryEvent("x", 1), ctx)).rejects.toThrow("not a database");

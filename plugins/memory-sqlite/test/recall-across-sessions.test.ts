@@ -18,7 +18,7 @@ verifies(
       return reports.find(({ name }) => name === "memory-sqlite")?.summary === "1 entry";
     });
 
-    expect((await fixture.say("What colour is my bicycle?", "s2")).status).toBe("completed");
+    expect((await fixture.say("What color is my bicycle?", "s2")).status).toBe("completed");
     expect(findEvents("memory.result", "s1")[0]!.payload.hits).toEqual([]);
     expect(findEvents("memory.result", "s2")[0]!.payload.hits).toMatchObject([
       { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },

@@ -1,25 +1,25 @@
 import { DatabaseSync } from "node:sqlite";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { likePattern, matchExpression, searchTerms } from "../src/search-terms.ts";
+import { buildMatchExpression, parseSearchTerms, toLikePattern } from "../src/search-terms.ts";
 
 test("quotes words as terms and makes the last one a prefix", () => {
-  expect(searchTerms("Where is  the KEY? the key-ring")).toEqual(["where", "is", "the", "key", "ring"]);
-  expect(matchExpression(["where", "key"], "key")).toBe('"where" OR "key" OR "key"*');
-  expect(matchExpression(["where"], undefined)).toBe('"where"');
-  expect(matchExpression(["a"], "a")).toBe('"a"');
-  expect(matchExpression(["key", "𝒳"], "𝒳")).toBe('"key" OR "𝒳"');
+  expect(parseSearchTerms("Where is  the KEY? the key-ring")).toEqual(["where", "is", "the", "key", "ring"]);
+  expect(buildMatchExpression(["where", "key"], "key")).toBe('"where" OR "key" OR "key"*');
+  expect(buildMatchExpression(["where"], undefined)).toBe('"where"');
+  expect(buildMatchExpression(["a"], "a")).toBe('"a"');
+  expect(buildMatchExpression(["key", "𝒳"], "𝒳")).toBe('"key" OR "𝒳"');
 });
 
 test("keeps a repeated word only at its last position and stops after 32 words", () => {
-  expect(searchTerms("key of the key")).toEqual(["of", "the", "key"]);
+  expect(parseSearchTerms("key of the key")).toEqual(["of", "the", "key"]);
   const many = Array.from({ length: 500 }, (_, index) => `w${index}`).join(" ");
-  expect(searchTerms(many)).toHaveLength(32);
-  expect(searchTerms("x".repeat(100_000))).toEqual(["x".repeat(64)]);
+  expect(parseSearchTerms(many)).toHaveLength(32);
+  expect(parseSearchTerms("x".repeat(100_000))).toEqual(["x".repeat(64)]);
 });
 
 test("returns no terms for text without words", () => {
-  expect(["", " ", '"', "*", "😀 !?", "\0"].flatMap(searchTerms)).toEqual([]);
+  expect(["", " ", '"', "*", "😀 !?", "\0"].flatMap(parseSearchTerms)).toEqual([]);
 });
 
 test("accepts any text that a user can type", () => {
@@ -46,8 +46,8 @@ test("accepts any text that a user can type", () => {
   });
   fc.assert(
     fc.property(hostile_text, (parts) => {
-      const terms = searchTerms(parts.join(" "));
-      if (terms.length > 0) expect(search.all(matchExpression(terms, terms.at(-1)))).toEqual([]);
+      const terms = parseSearchTerms(parts.join(" "));
+      if (terms.length > 0) expect(search.all(buildMatchExpression(terms, terms.at(-1)))).toEqual([]);
       expect(terms.join("")).not.toMatch(/["'*^(){}:\0\\-]/);
     }),
   );
@@ -55,5 +55,5 @@ test("accepts any text that a user can type", () => {
 });
 
 test("treats wildcards of LIKE as plain characters", () => {
-  expect(likePattern("50%_\\")).toBe("%50\\%\\_\\\\%");
+  expect(toLikePattern("50%_\\")).toBe("%50\\%\\_\\\\%");
 });

@@ -44,7 +44,7 @@ export function pinTool(ctx: PluginContext): KernelTool {
     async run({ action = "pin", quote, entry_id }, call) {
       const service = (name: string, args: JsonObject): Promise<Json> => ctx.service(name, args, call.as);
       try {
-        if (action === "list") return listOutput((await service("pin.list", {})) as unknown as Pin[]);
+        if (action === "list") return buildListOutput((await service("pin.list", {})) as unknown as Pin[]);
         if (action === "unpin") {
           if (entry_id === undefined) return toolError("validation", "entry_id is missing");
           const removed = await service("pin.remove", { entry_id });
@@ -61,7 +61,7 @@ export function pinTool(ctx: PluginContext): KernelTool {
   });
 }
 
-function listOutput(pins: readonly Pin[]) {
+function buildListOutput(pins: readonly Pin[]) {
   const lines = pins.map(({ entry_id, text }) => `- entry ${entry_id}: ${text.replace(/\s+/g, " ")}`);
   const text = lines.length === 0 ? "Nothing is pinned." : lines.join("\n");
   return toolOk({ brief: `${pins.length} pinned`, display: markdownBlock(text) });

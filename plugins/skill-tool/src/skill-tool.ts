@@ -28,7 +28,8 @@ const PARAMETERS = {
       type: "string",
       minLength: 1,
       maxLength: 512,
-      description: "Another file of that skill, such as references/forms.md. If omitted, its SKILL.md.",
+      description:
+        "Another file of that skill, such as references/forms.md. If omitted, its SKILL.md is read.",
     },
     query: { type: "string", maxLength: 500, description: "List only skills with one of these words." },
   },
@@ -60,10 +61,10 @@ export function skillTool(ctx: PluginContext): KernelTool {
       try {
         if (name === undefined) {
           const all = (await ctx.service("skill.list", {}, call.as)) as unknown as ListedSkill[];
-          return listOutput(findMatching(all, query ?? ""));
+          return buildListOutput(findMatching(all, query ?? ""));
         }
         const skill: JsonObject = file === undefined ? { name } : { name, file };
-        return fileOutput((await ctx.service("skill.read", skill, call.as)) as unknown as SkillFile);
+        return buildFileOutput((await ctx.service("skill.read", skill, call.as)) as unknown as SkillFile);
       } catch (error) {
         const kind = codeOf(error) === "skill.not_found" ? "validation" : "internal";
         return toolError(kind, (error as Error).message);
@@ -84,7 +85,7 @@ function findMatching(all: readonly ListedSkill[], query: string): readonly List
   });
 }
 
-function listOutput(skills: readonly ListedSkill[]) {
+function buildListOutput(skills: readonly ListedSkill[]) {
   const lines = skills.slice(0, MAX_SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
   const more =
     skills.length > MAX_SHOWN
@@ -94,7 +95,7 @@ function listOutput(skills: readonly ListedSkill[]) {
   return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
 }
 
-function fileOutput({ name, file, text, files }: SkillFile) {
+function buildFileOutput({ name, file, text, files }: SkillFile) {
   const other_files = files.filter((path) => path !== file);
   const note =
     other_files.length === 0 ? "" : `\n\nFiles of this skill: ${other_files.slice(0, MAX_SHOWN).join(", ")}`;

@@ -8,7 +8,7 @@
 import type { AgentLoopState, Decision, MemoryEntry } from "@backplane/sdk/kernel";
 import type { ReactSettings } from "./settings.ts";
 import { shorten } from "./shorten.ts";
-import { systemPrompt } from "./system-prompt.ts";
+import { buildSystemPrompt } from "./system-prompt.ts";
 
 const QUERY_LENGTH = 4_000;
 const USER_TEXT_LENGTH = 800;
@@ -24,18 +24,18 @@ export function decide(state: AgentLoopState, settings: ReactSettings): Decision
         break;
       return { next: "memory", query: shorten(state.input.text, QUERY_LENGTH), k: settings.memory_k };
     case "llm":
-      return afterModel(state, settings);
+      return decideAfterModel(state, settings);
     case "memory":
     case "tool":
       break;
   }
-  return callModel(state, settings);
+  return decideModelCall(state, settings);
 }
 
-function callModel(state: AgentLoopState, settings: ReactSettings): Decision {
+function decideModelCall(state: AgentLoopState, settings: ReactSettings): Decision {
   const decision: Decision = {
     next: "llm",
-    system: systemPrompt(settings.system_prompt, notesOf(state), state.skills ?? []),
+    system: buildSystemPrompt(settings.system_prompt, notesOf(state), state.skills ?? []),
   };
   const allowed = settings.tools;
   if (allowed !== undefined) decision.tools = state.tools.filter((name) => allowed.includes(name));
@@ -48,7 +48,7 @@ function notesOf({ memory, session_id }: AgentLoopState): MemoryEntry[] {
   return (memory ?? []).filter((note) => note.meta?.session_id !== session_id);
 }
 
-function afterModel(state: AgentLoopState, settings: ReactSettings): Decision {
+function decideAfterModel(state: AgentLoopState, settings: ReactSettings): Decision {
   const answer = state.last_response;
   if (answer !== null && answer.tool_calls.length > 0) return { next: "tool" };
   const text = answer?.text.trim() ?? "";

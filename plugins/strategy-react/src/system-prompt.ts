@@ -16,7 +16,7 @@ interface Skill {
   description: string;
 }
 
-export function systemPrompt(
+export function buildSystemPrompt(
   base: string,
   notes: readonly MemoryEntry[],
   skills: readonly Skill[] = [],
@@ -27,11 +27,11 @@ export function systemPrompt(
 /** Lists each skill with its name and description on one line; the model reads the text when a task needs it. */
 function withSkills(base: string, skills: readonly Skill[]): string {
   const lines: string[] = [];
-  let room = ALL_SKILLS_LENGTH;
+  let chars_left = ALL_SKILLS_LENGTH;
   for (const { name, description } of skills) {
     const line = escapeJson({ name, description: shorten(description, SKILL_LENGTH) });
-    if (line.length > room) break;
-    room -= line.length;
+    if (line.length > chars_left) break;
+    chars_left -= line.length;
     lines.push(line);
   }
   if (lines.length === 0) return base;
@@ -49,12 +49,12 @@ function withSkills(base: string, skills: readonly Skill[]): string {
 
 function withNotes(base: string, notes: readonly MemoryEntry[]): string {
   const lines: string[] = [];
-  let room = ALL_NOTES_LENGTH;
+  let chars_left = ALL_NOTES_LENGTH;
   for (const note of notes) {
-    const line = noteLine(note);
+    const line = toNoteLine(note);
     if (line === null) continue;
-    if (line.length > room) break;
-    room -= line.length;
+    if (line.length > chars_left) break;
+    chars_left -= line.length;
     lines.push(line);
   }
   if (lines.length === 0) return base;
@@ -69,7 +69,7 @@ function withNotes(base: string, notes: readonly MemoryEntry[]): string {
   ].join("\n");
 }
 
-function noteLine({ text, at }: MemoryEntry): string | null {
+function toNoteLine({ text, at }: MemoryEntry): string | null {
   if (typeof text !== "string" || text.trim() === "") return null;
   const date = typeof at === "string" && /^\d{4}-\d{2}-\d{2}/.test(at) ? { date: at.slice(0, 10) } : {};
   return escapeJson({ ...date, note: shorten(text, NOTE_LENGTH) });

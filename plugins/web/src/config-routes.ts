@@ -7,8 +7,8 @@ const VALUE_BODY = {
   additionalProperties: false,
 };
 
-/** Names the secrets that were dropped because their destination or plugin changed, if there are any. */
-function droppedSecrets(dropped: string[]): { dropped?: string[] } {
+/** The field that names the secrets that were dropped because their destination or plugin changed, if any. */
+function toDroppedField(dropped: string[]): { dropped?: string[] } {
   return dropped.length === 0 ? {} : { dropped };
 }
 
@@ -40,7 +40,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "The key is written and in effect." },
     async handle({ params, body, service }) {
       const dropped = await service<string[]>("config.set", { values: { [params.key!]: body.value! } });
-      return jsonResponse({ key: params.key!, ok: true, ...droppedSecrets(dropped) });
+      return jsonResponse({ key: params.key!, ok: true, ...toDroppedField(dropped) });
     },
   },
   {
@@ -63,7 +63,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "All keys are written and in effect." },
     async handle({ body, service }) {
       const dropped = await service<string[]>("config.set", pick(body, "values"));
-      return jsonResponse({ ok: true, ...droppedSecrets(dropped) });
+      return jsonResponse({ ok: true, ...toDroppedField(dropped) });
     },
   },
 ];

@@ -4,7 +4,7 @@ import { jsonResponse, parseCount, pick, type RouteCall, type ServedRoute } from
 const DEFAULT_PAGE_SIZE = 50;
 const MAX_PAGE_SIZE = 1_000;
 
-const sessionRef = ({ params, query }: RouteCall): JsonObject => ({
+const toSessionRef = ({ params, query }: RouteCall): JsonObject => ({
   session_id: params.id!,
   ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
 });
@@ -34,7 +34,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     async handle(call) {
       const after = parseCount(call.query.after, 0, Number.MAX_SAFE_INTEGER);
       const limit = parseCount(call.query.limit, 500, MAX_PAGE_SIZE);
-      const entries: Json = await call.service("sessions.entries", { ...sessionRef(call), after, limit });
+      const entries: Json = await call.service("sessions.entries", { ...toSessionRef(call), after, limit });
       return jsonResponse({ entries });
     },
   },
@@ -54,7 +54,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
       jsonResponse(
         await call.service("sessions.message", {
           ...pick(call.body, "text", "attachments"),
-          ...sessionRef(call),
+          ...toSessionRef(call),
         }),
         202,
       ),
@@ -66,7 +66,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     scope: "sessions:write",
     responses: { 200: "Whether a turn was running." },
     handle: async (call) =>
-      jsonResponse({ interrupted: await call.service("sessions.interrupt", sessionRef(call)) }),
+      jsonResponse({ interrupted: await call.service("sessions.interrupt", toSessionRef(call)) }),
   },
   {
     method: "POST",
@@ -81,7 +81,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     responses: { 201: "The child.", 404: "There is no such session.", 409: "The id is taken." },
     handle: async (call) =>
       jsonResponse(
-        await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...sessionRef(call) }),
+        await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...toSessionRef(call) }),
         201,
       ),
   },
@@ -94,7 +94,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "The session with its new chain.", 404: "There is no such session." },
     handle: async (call) =>
       jsonResponse(
-        await call.service("sessions.reset", { ...pick(call.body, "archive"), ...sessionRef(call) }),
+        await call.service("sessions.reset", { ...pick(call.body, "archive"), ...toSessionRef(call) }),
       ),
   },
   {
@@ -111,7 +111,10 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     responses: { 201: "The anchor.", 404: "There is no such session.", 409: "A turn is running." },
     handle: async (call) =>
       jsonResponse(
-        await call.service("sessions.handoff", { ...pick(call.body, "name", "state"), ...sessionRef(call) }),
+        await call.service("sessions.handoff", {
+          ...pick(call.body, "name", "state"),
+          ...toSessionRef(call),
+        }),
         201,
       ),
   },
@@ -121,7 +124,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     summary: "Compact the session: summarize earlier entries on a new chain",
     scope: "sessions:write",
     responses: { 200: "The new chain.", 404: "There is no such session." },
-    handle: async (call) => jsonResponse(await call.service("sessions.compact", sessionRef(call))),
+    handle: async (call) => jsonResponse(await call.service("sessions.compact", toSessionRef(call))),
   },
   {
     method: "POST",
@@ -129,6 +132,6 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     summary: "Undo a compaction: move the session back to the previous chain",
     scope: "sessions:write",
     responses: { 200: "The previous chain, which is the head again.", 400: "The head is not a compaction." },
-    handle: async (call) => jsonResponse(await call.service("sessions.undo", sessionRef(call))),
+    handle: async (call) => jsonResponse(await call.service("sessions.undo", toSessionRef(call))),
   },
 ];

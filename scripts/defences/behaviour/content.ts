@@ -23,7 +23,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     from: "session !== null && session.created_at < created_at ? key : null",
     to: "session !== null && created_at !== null ? key : null",
     tests: ["packages/agent/test/loop/tool-progress.test.ts"],
-    only: "session that it names",
+    only: "watchers of their session",
   },
   {
     defence: "content: attachments are blocks of their message",
@@ -126,7 +126,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: chat completions show the images of results",
     file: "plugins/llm-openai/src/chat-messages.ts",
-    from: "media.push(...mediaIn(message, accepted))",
+    from: "media.push(...findMedia(message, accepted))",
     to: "media.push()",
     tests: ["plugins/llm-openai/test/chat.test.ts"],
     only: "mentions the images",
@@ -183,8 +183,8 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a compactor can return the references that it got",
     file: "packages/session/src/compaction/projected-content.ts",
-    from: "{ ...sent, text, transport: STORED }",
-    to: "{ ...sent, text }",
+    from: "{ ...content, text, transport: STORED }",
+    to: "{ ...content, text }",
     tests: ["packages/session/test/compaction/projected-content.test.ts"],
   },
   {
