@@ -24,7 +24,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
-  fixture.runner.honours_cancel = false;
+  fixture.runner.honors_cancel = false;
   const reasons: string[] = [];
   const tickets = [];
   for (let i = 0; i < 50; i++) {
@@ -105,7 +105,7 @@ verifies("fault.disk", "leaves no timer behind when a stop cannot record the end
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = () => new Promise<never>(() => {});
-  fixture.runner.honours_cancel = false;
+  fixture.runner.honors_cancel = false;
   await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   await until(() => fixture.runner.running === 1);
   // The store rejects the record, and the log of that rejection fails too.

@@ -17,7 +17,7 @@ export function shareSchemas(): ClosableSchemas {
   };
 }
 
-/** Undefined for a value that is not JSON, which the compiler refuses. */
+/** Returns undefined for a value that is not JSON, which the compiler refuses. */
 function textOf(schema: unknown): string | undefined {
   try {
     return JSON.stringify(schema);

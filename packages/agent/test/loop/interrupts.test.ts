@@ -27,7 +27,7 @@ test("records the result of each call before the next message after an interrupt
   const fixture = await createTestSession({ tools: [addTool, slowToStop, needsApproval] });
   // The runner of this tool never returns an outcome.
   await fixture.bind(manifest([toolExport("unresponsive")]));
-  fixture.runner.honours_cancel = false;
+  fixture.runner.honors_cancel = false;
   fixture.runner.script = () => new Promise(() => {});
   const random = createRandom(4711);
   const names = ["add", "slow_to_stop", "needs_approval", "unresponsive"];

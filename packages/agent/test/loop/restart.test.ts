@@ -166,7 +166,7 @@ test("finds a run by its idempotency key after the gateway died", async () => {
 test("logs no error for a call that returns after the gateway has stopped", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([toolExport("unresponsive")]), { policy: { class: "worker" } });
-  fixture.runner.honours_cancel = false;
+  fixture.runner.honors_cancel = false;
   const late = Promise.withResolvers<void>();
   fixture.runner.script = async () => {
     await late.promise;

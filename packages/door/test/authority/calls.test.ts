@@ -90,7 +90,7 @@ for (const [revoked_part, label, code] of REVOCATIONS) {
     const binding = await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
     fixture.runner.script = never;
-    fixture.runner.honours_cancel = false;
+    fixture.runner.honors_cancel = false;
     await fixture.kernel.invocations.invoke(admin, { export_id: "narrow", timeout_ms: 60_000 });
     await until(() => fixture.runner.running === 1);
     const queued_calls = await Promise.all(

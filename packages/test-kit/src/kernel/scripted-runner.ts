@@ -51,7 +51,7 @@ export class ScriptedRunner implements Runner {
   script: RunnerScript = () => ok();
   runs: (protocol: string) => boolean = () => true;
   /** If false, a cancelled script has to return an outcome itself. */
-  honours_cancel = true;
+  honors_cancel = true;
   /** Listener proofs by invocation id; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
@@ -82,7 +82,7 @@ export class ScriptedRunner implements Runner {
         event: (event) => listener.event(event),
         ...(listener.answerRequest === undefined ? {} : { answerRequest: listener.answerRequest }),
       });
-      const outcome = this.honours_cancel ? await Promise.race([work, stopped]) : await work;
+      const outcome = this.honors_cancel ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {
       this.#cancels.delete(request.invocation_id);
