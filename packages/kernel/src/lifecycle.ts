@@ -96,8 +96,8 @@ export function createLifecycle(
   }
 
   async function recover(): Promise<void> {
-    // Gateways that share a store may only have lost their connection to it, so the heartbeat recovers their calls once
-    // their leases have had the time to be renewed.
+    // Other gateways that share the store may have lost only their connection to it. Until their leases have had time to
+    // be renewed, mayTakeOver() is false, and the heartbeat recovers the calls later.
     const orphans = lease.mayTakeOver() ? await recoverCalls(door) : 0;
     if (lease.mayTakeOver()) await deliverer.releaseOrphans();
     const approvals = lease.mayTakeOver() ? await resumeApprovals(door) : 0;
