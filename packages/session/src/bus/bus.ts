@@ -69,10 +69,10 @@ class MemoryBus implements Bus, PortHost {
   attach(registration: PluginRegistration): BusPort {
     const prefixes = checkRegistration(registration, this.#ports.values());
     const { name, category, scope, onHandled = null } = registration;
-    const home = this.getScope(scope);
-    home.ports++;
+    const own_scope = this.getScope(scope);
+    own_scope.ports++;
     const self: Subscriber = { name, category, scope: { ...scope }, blocking: 0, onHandled };
-    const port = new Port(this, self, new PublishRules({ name, category, prefixes }), home);
+    const port = new Port(this, self, new PublishRules({ name, category, prefixes }), own_scope);
     this.#ports.set(port, { registration, prefixes });
     return port;
   }
@@ -165,9 +165,9 @@ class MemoryBus implements Bus, PortHost {
 
   removePort(port: Port): void {
     this.#ports.delete(port);
-    if (port.home === null) return;
-    port.home.ports--;
-    this.#scheduleSweep(port.home);
+    if (port.own_scope === null) return;
+    port.own_scope.ports--;
+    this.#scheduleSweep(port.own_scope);
   }
 
   /** Publishes plugin.error on the kernel's session, in the scope of the event whose handler failed. */

@@ -46,16 +46,16 @@ export interface EventDraft {
 export class Port implements KernelPort {
   readonly name: string;
   readonly self: Subscriber;
-  readonly home: ScopeSessions | null;
+  readonly own_scope: ScopeSessions | null;
   readonly #host: PortHost;
   readonly #rules: PublishRules;
   readonly #subscriptions = new Set<BusSubscription>();
   #detached = false;
 
-  constructor(host: PortHost, self: Subscriber, rules: PublishRules, home: ScopeSessions | null) {
+  constructor(host: PortHost, self: Subscriber, rules: PublishRules, own_scope: ScopeSessions | null) {
     this.name = self.name;
     this.self = self;
-    this.home = home;
+    this.own_scope = own_scope;
     this.#host = host;
     this.#rules = rules;
   }
@@ -200,18 +200,18 @@ export class Port implements KernelPort {
   }
 
   #targetScope(options: AnyOptions): ScopeSessions {
-    const { home } = this;
-    if (home === null) {
+    const { own_scope } = this;
+    if (own_scope === null) {
       if (options.scope === undefined)
         throw new BackplaneError("request.invalid", "A kernel event needs a scope.");
       return this.#host.getScope(options.scope);
     }
     const { project_id } = options;
-    if (project_id === undefined || project_id === home.project_id) return home;
-    if (home.project_id !== null) {
+    if (project_id === undefined || project_id === own_scope.project_id) return own_scope;
+    if (own_scope.project_id !== null) {
       throw new BackplaneError("policy.denied", `${this.name} may not publish into another project.`);
     }
-    return this.#host.getScope({ org_id: home.org_id, project_id });
+    return this.#host.getScope({ org_id: own_scope.org_id, project_id });
   }
 
   #checkAttached(): void {

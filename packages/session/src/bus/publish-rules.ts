@@ -80,7 +80,7 @@ export class PublishRules {
     if (prefix === null) throw this.#unknownKindError(kind);
     if (!this.#publisher.prefixes.includes(prefix)) {
       throw deniedError(
-        `${this.#publisher.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`,
+        `${this.#publisher.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin.`,
       );
     }
     // A plugin must not publish its extension kinds on the kernel session; a part of the kernel may.
@@ -100,11 +100,11 @@ export class PublishRules {
     }
     if (session_id === KERNEL_SESSION) {
       if (rule.session === "own")
-        throw deniedError(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
+        throw deniedError(`${kind} must not be published on the session "${KERNEL_SESSION}".`);
       return;
     }
     if (rule.session === "kernel")
-      throw deniedError(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
+      throw deniedError(`${kind} may be published only on the session "${KERNEL_SESSION}".`);
     if (this.#publisher.category === null) return;
     const is_reply_to_model_call =
       this.#publisher.category === "llm-provider" && kind.startsWith("llm.call.");
@@ -114,17 +114,17 @@ export class PublishRules {
       !(is_reply_to_model_call && isModelBridge(session_id))
     ) {
       throw deniedError(
-        `${this.#publisher.name} may not publish on ${session_id}: the session is private to another plugin`,
+        `${this.#publisher.name} may not publish on ${session_id}: the session is private to another plugin.`,
       );
     }
     // A turn on the session of a bridge would fail in plugins that may not publish there, and count against them.
     if (kind === "user.message.received" && session_id.startsWith(BRIDGE_PREFIX)) {
       throw deniedError(
-        `${kind} may not be published on ${session_id}: the session of a bridge has no turns`,
+        `${kind} may not be published on ${session_id}: the session of a bridge has no turns.`,
       );
     }
     if (rule.never_in_child && session_id.includes(AGENT_SEPARATOR)) {
-      throw deniedError(`only the kernel may publish ${kind} on the session of a sub-agent`);
+      throw deniedError(`Only the kernel may publish ${kind} on the session of a sub-agent.`);
     }
   }
 
@@ -132,7 +132,7 @@ export class PublishRules {
     if (isBusKind(kind)) {
       const { name, category } = this.#publisher;
       return deniedError(
-        `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind`,
+        `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind.`,
       );
     }
     return new BackplaneError("request.invalid", `"${kind}" is not a public event kind.`, {

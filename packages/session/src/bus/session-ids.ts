@@ -18,20 +18,20 @@ const MAX_LENGTH = 256;
 
 /** Returns the reason why a client may not use this id, or null. */
 export function findSessionIdProblem(id: string): string | null {
-  if (id.length === 0) return "a session id must not be empty";
-  if (id.length > MAX_LENGTH) return `a session id must have at most ${MAX_LENGTH} characters`;
+  if (id.length === 0) return "A session id must not be empty";
+  if (id.length > MAX_LENGTH) return `A session id must have at most ${MAX_LENGTH} characters`;
   // Also rejects look-alikes of reserved ids that differ only in white space or invisible characters.
-  if (/[\p{C}\p{Z}]/u.test(id)) return "a session id must not contain white space or invisible characters";
-  if (id === KERNEL_SESSION) return `the session id "${KERNEL_SESSION}" is reserved`;
-  if (id.startsWith(BRIDGE_PREFIX)) return `session ids that start with "${BRIDGE_PREFIX}" are reserved`;
-  if (id.includes(AGENT_SEPARATOR)) return `session ids that contain "${AGENT_SEPARATOR}" are reserved`;
+  if (/[\p{C}\p{Z}]/u.test(id)) return "A session id must not contain white space or invisible characters";
+  if (id === KERNEL_SESSION) return `The session id "${KERNEL_SESSION}" is reserved`;
+  if (id.startsWith(BRIDGE_PREFIX)) return `Session ids that start with "${BRIDGE_PREFIX}" are reserved`;
+  if (id.includes(AGENT_SEPARATOR)) return `Session ids that contain "${AGENT_SEPARATOR}" are reserved`;
   return null;
 }
 
 export function checkClientSessionId(id: string): string {
   const problem = findSessionIdProblem(id);
   if (problem === null) return id;
-  throw new BackplaneError("request.invalid", `${problem}; choose another id, such as "support-42"`, {
+  throw new BackplaneError("request.invalid", `${problem}. Choose another id, such as "support-42".`, {
     details: { issues: [{ path: "session_id", message: problem }] },
   });
 }

@@ -39,18 +39,18 @@ export function restoreContent(block: Block, source: readonly Entry[]): Block {
   return { ...block, content: block.content.map((content) => restoreBlock(content, source)) };
 }
 
-function projectBlock(sent: ContentBlock, block: Block, content_index: number): ContentBlock {
-  if (sent.type === "text") return sent;
-  const reference = toReference(sent, block, content_index);
+function projectBlock(content: ContentBlock, block: Block, content_index: number): ContentBlock {
+  if (content.type === "text") return content;
+  const reference = toReference(content, block, content_index);
   if (reference !== null) return reference;
-  if (sent.text !== undefined) return sent;
-  const text = describeContent(normalizeContent(sent));
-  return isArtifact(sent) ? { ...sent, text, transport: STORED } : { ...sent, text };
+  if (content.text !== undefined) return content;
+  const text = describeContent(normalizeContent(content));
+  return isArtifact(content) ? { ...content, text, transport: STORED } : { ...content, text };
 }
 
-/** Null for content that is not large. */
-function toReference(sent: ContentBlock, { entry_id }: Block, content_index: number): ContentBlock | null {
-  const block = normalizeContent(sent);
+/** Returns null for content that is not large. */
+function toReference(content: ContentBlock, { entry_id }: Block, content_index: number): ContentBlock | null {
+  const block = normalizeContent(content);
   const base64 = inlineDataOf(block)?.base64;
   if (base64 === undefined || base64.length <= CONTENT_LIMITS.inline_chars || entry_id === undefined)
     return null;
@@ -69,7 +69,7 @@ function restoreBlock(block: ContentBlock, source: readonly Entry[]): ContentBlo
   if (block.transport === STORED && typeof content_index === "number") {
     const entry = source.find(({ id }) => id === entry_id);
     const original = entry === undefined ? undefined : blockOf(entry)?.content[content_index];
-    // A reference to nothing would look like an image to every reader.
+    // A reference whose entry does not exist would look like an image to every reader.
     return original ?? { type: "text", text };
   }
   const original: ContentBlock = {

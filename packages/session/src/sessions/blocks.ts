@@ -130,8 +130,8 @@ function attachmentBlocksOf(attachments: Json | undefined): Content {
   if (!Array.isArray(attachments)) return [];
   return attachments.filter(isObject).map((sent) => {
     const block = attachmentToBlock(sent);
-    const was_restored = block !== sent && isEqual(toUntyped(block), sent);
-    return { ...block, attachment: was_restored ? "untyped" : true };
+    const is_restorable = block !== sent && isEqual(toUntyped(block), sent);
+    return { ...block, attachment: is_restorable ? "untyped" : true };
   });
 }
 

@@ -100,7 +100,7 @@ interface QueuedWrite {
 }
 
 interface TapeQueue {
-  name: string;
+  map_key: string;
   key: SessionKey;
   writes: QueuedWrite[];
   best_effort: number;
@@ -121,11 +121,11 @@ export function createPersister(deps: PersisterDeps): Persister {
   const holds = new Map<string, TurnHold>();
 
   const getQueue = (key: SessionKey): TapeQueue => {
-    const name = sessionMapKey(key);
-    let queue = queues.get(name);
+    const map_key = sessionMapKey(key);
+    let queue = queues.get(map_key);
     if (queue === undefined) {
-      queue = { name, key, writes: [], best_effort: 0, timer: null, draining: null, outage: null };
-      queues.set(name, queue);
+      queue = { map_key, key, writes: [], best_effort: 0, timer: null, draining: null, outage: null };
+      queues.set(map_key, queue);
     }
     return queue;
   };
@@ -173,7 +173,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       transactional?.done?.reject(error);
       return;
     }
-    const turn_hold = holds.get(queue.name);
+    const turn_hold = holds.get(queue.map_key);
     const was_taken_over = codeOf(error) === "run.taken_over" && turn_hold !== undefined;
     if (was_taken_over) deps.onTakenOver(turn_hold.hold);
     if (transactional !== null && batch.length > 0) {
@@ -192,7 +192,7 @@ export function createPersister(deps: PersisterDeps): Persister {
   /** Resolves to false if the store is unavailable. */
   const writeBatch = async (queue: TapeQueue, writes: QueuedWrite[]): Promise<boolean> => {
     const { key } = queue;
-    const turn_hold = holds.get(queue.name);
+    const turn_hold = holds.get(queue.map_key);
     const batch = turn_hold?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
     if (batch.length === 0) return true;
     const transactional = batch.at(-1)!.transaction === null ? null : batch.pop()!;
@@ -222,7 +222,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       if (
         codeOf(error) === "run.taken_over" &&
         transactional === null &&
-        holds.get(queue.name) !== turn_hold
+        holds.get(queue.map_key) !== turn_hold
       ) {
         requeue(queue, batch);
         return true;
@@ -249,7 +249,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       return;
     }
     queue.draining = null;
-    queues.delete(queue.name);
+    queues.delete(queue.map_key);
   };
 
   const startDraining = (queue: TapeQueue): void => {
@@ -292,8 +292,8 @@ export function createPersister(deps: PersisterDeps): Persister {
       holds.set(sessionMapKey(key), { hold, lost: false });
     },
     release(key, hold, outcome) {
-      const name = sessionMapKey(key);
-      const turn_hold = holds.get(name);
+      const map_key = sessionMapKey(key);
+      const turn_hold = holds.get(map_key);
       if (
         turn_hold === undefined ||
         turn_hold.hold.run_id !== hold.run_id ||
@@ -301,12 +301,12 @@ export function createPersister(deps: PersisterDeps): Persister {
       )
         return;
       if (outcome === "ended") {
-        holds.delete(name);
+        holds.delete(map_key);
         return;
       }
       // Late entries of the turn may still arrive. The number of lost holds is bounded; the oldest of them is dropped.
-      holds.delete(name);
-      holds.set(name, { hold, lost: true });
+      holds.delete(map_key);
+      holds.set(map_key, { hold, lost: true });
       if (holds.size > MAX_LOST_HOLDS) {
         for (const [oldest, { lost }] of holds) {
           if (!lost) continue;

@@ -4,14 +4,14 @@
  */
 import type { SessionKey } from "@backplane/ports";
 
-const names = new WeakMap<SessionKey, string>();
+const map_keys = new WeakMap<SessionKey, string>();
 
 export function sessionMapKey(key: SessionKey): string {
-  let name = names.get(key);
-  if (name === undefined) {
+  let map_key = map_keys.get(key);
+  if (map_key === undefined) {
     const { scope, workspace, session_id } = key;
-    name = JSON.stringify([scope.org_id, scope.project_id, workspace, session_id]);
-    names.set(key, name);
+    map_key = JSON.stringify([scope.org_id, scope.project_id, workspace, session_id]);
+    map_keys.set(key, map_key);
   }
-  return name;
+  return map_key;
 }

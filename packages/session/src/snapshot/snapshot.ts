@@ -35,7 +35,7 @@ function isReusable(item: unknown, depth: number): boolean {
 }
 
 export function snapshot(payload: unknown): Readonly<PlainObject> {
-  if (!isObject(payload)) throw invalidPayloadError("a payload must be an object");
+  if (!isObject(payload)) throw invalidPayloadError("A payload must be an object");
   return copyObject(payload, 0);
 }
 
@@ -53,7 +53,7 @@ function copy(value: unknown, depth: number): unknown {
     case "bigint":
     case "symbol":
     case "function":
-      throw invalidPayloadError(`a payload must be plain data, but contains a ${typeof value}`);
+      throw invalidPayloadError(`A payload must be plain data, but contains a ${typeof value}`);
   }
 }
 
@@ -64,7 +64,7 @@ function toJsonNumber(value: number): number | null {
 }
 
 function copyArray(list: unknown[], depth: number): readonly unknown[] {
-  if (depth >= WIRE_LIMITS.json_depth) throw invalidPayloadError("a payload is nested too deeply");
+  if (depth >= WIRE_LIMITS.json_depth) throw invalidPayloadError("A payload is nested too deeply");
   const out: unknown[] = [];
   for (const item of list) out.push(isReusable(item, depth + 1) ? item : copy(item ?? null, depth + 1));
   return Object.freeze(out);
@@ -76,19 +76,19 @@ function depthOf(value: unknown): number {
 }
 
 function copyObject(from: PlainObject, depth: number): Readonly<PlainObject> {
-  if (depth >= WIRE_LIMITS.json_depth) throw invalidPayloadError("a payload is nested too deeply");
+  if (depth >= WIRE_LIMITS.json_depth) throw invalidPayloadError("A payload is nested too deeply");
   const prototype: unknown = Object.getPrototypeOf(from);
   // A plain object of another realm has a prototype whose own prototype is null.
   if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
-    throw invalidPayloadError("a payload must be plain data, but contains an instance of a class");
+    throw invalidPayloadError("A payload must be plain data, but contains an instance of a class");
   }
   const out: PlainObject = {};
   for (const key of Object.keys(from)) {
     const value = from[key];
     if (value === undefined) continue;
-    if (key === "__proto__") throw invalidPayloadError('a payload must not have the key "__proto__"');
+    if (key === "__proto__") throw invalidPayloadError('A payload must not have the key "__proto__"');
     if (key === "constructor" && reachesPrototype(value)) {
-      throw invalidPayloadError('a payload must not have a "constructor" with a "prototype"');
+      throw invalidPayloadError('A payload must not have a "constructor" with a "prototype"');
     }
     out[key] = typeof value === "string" ? value : copy(value, depth + 1);
   }
@@ -101,5 +101,5 @@ function reachesPrototype(value: unknown): boolean {
 }
 
 function invalidPayloadError(problem: string): BackplaneError {
-  return new BackplaneError("request.invalid", `${problem}; send values that JSON can represent`);
+  return new BackplaneError("request.invalid", `${problem}. Send only values that JSON can represent.`);
 }

@@ -172,7 +172,7 @@ function toRunEnd(final: InvocationRow, end: Settlement): RunEnd {
     status: RUN_STATUS[end.status],
     output: { content: summaryOf(end.result), entry_id: 0 },
     error: error === null ? null : { code: error.code, message: error.message },
-    // The store adds the calls to the model endpoints. The calls of child runs belong to those runs.
+    // The store adds the usage of calls to the model endpoints. The model calls of child runs belong to those runs.
     usage: tokenUsage(),
     iterations: 0,
     ended_at: final.ended_at ?? end.ended_at,

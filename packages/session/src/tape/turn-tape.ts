@@ -33,7 +33,7 @@ export interface TurnCall {
 
 export interface TurnTape {
   open(row: InvocationRow, records: OpenRecords, turn: TurnCall): Promise<void>;
-  /** Creates the feed that reports the progress of a call. Null if neither the tape nor watchers would receive it. */
+  /** Creates the feed for the progress of a call, or returns null if neither the tape nor watchers would receive it. */
   follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
   settle(
@@ -82,7 +82,7 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
       const key = keyOf(row);
       if (key === null)
         return streaming && row.session_id !== null
-          ? new CallProgressFeed(clock, createNamedPublisher(deps, row, row.session_id))
+          ? new CallProgressFeed(clock, createNamedSessionPublisher(deps, row, row.session_id))
           : null;
       const ids = { id: row.turn!.tool_call_id, invocation_id: row.id };
       const options = { session_id: key.session_id, scope: key.scope };
@@ -125,7 +125,7 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
  * Publishes the progress of a call that names a session but is not part of its turn: for watchers only, because the tape
  * has no entry for such a call.
  */
-function createNamedPublisher(
+function createNamedSessionPublisher(
   { loop_port, live, store, log }: TurnTapeDeps,
   row: InvocationRow,
   session_id: string,
@@ -160,8 +160,8 @@ function createNamedPublisher(
 }
 
 /**
- * Null if the session did not exist when the call began: the id was then a label, for which no right to the session was
- * checked.
+ * Returns null if the session did not exist when the call began. The id was then only a label, and no right to the
+ * session was checked.
  */
 async function findNamedSession(
   { sessions }: TurnTapeDeps["store"],

@@ -76,7 +76,7 @@ verifies("bus.scope", "delivers events only to subscribers of their scope", asyn
 
 verifies(
   "bus.scope",
-  "rejects publishing into another project; a port of the whole org chooses the project",
+  "rejects publishing into another project, but lets a port of the whole org choose the project",
   async () => {
     const { bus, attachPlugin } = createTestBus();
     const web = attachPlugin("web", "adapter");

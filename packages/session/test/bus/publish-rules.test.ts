@@ -138,7 +138,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "limits the kernel session to its kinds, and accepts there from plugins only an adapter's approval.response",
+  "limits the kernel session to its kinds, and accepts only an adapter's approval.response from plugins there",
   () => {
     const { bus, attachPlugin } = createTestBus();
     const kernel = bus.kernel();
@@ -217,10 +217,10 @@ test("rejects every kind outside the catalog and the plugin's own prefix", () =>
     fc.property(
       fc.oneof(fc.string(), fc.constantFrom(...kinds), fc.stringMatching(/^x\.[a-z.]*$/)),
       (kind) => {
-        const isAllowed =
+        const is_allowed =
           kind.startsWith("x.stats.") || (isBusKind(kind) && BUS_KINDS[kind].from !== "kernel");
         const code = codeOfThrown(() => port.tryPublish(kind, {}, { session_id: "s" }));
-        expect(isAllowed || code === "policy.denied" || code === "request.invalid").toBe(true);
+        expect(is_allowed || code === "policy.denied" || code === "request.invalid").toBe(true);
       },
     ),
     { numRuns: 500 },

@@ -40,7 +40,7 @@ verifies("content.blocks", "does not change blocks of text, or blocks that a com
   expect(restoreContent(own, [])).toEqual(own);
 });
 
-verifies("content.blocks", "replaces large attachments by references, which a compactor can return", () => {
+verifies("content.blocks", "replaces large attachments with references, which a compactor can return", () => {
   const data = `iVBORw0KGgo${"A".repeat(40_000)}`;
   const blob = `JVBERi0${"A".repeat(40_000)}`;
   const attachments: JsonObject[] = [
@@ -71,7 +71,7 @@ verifies("content.blocks", "replaces large attachments by references, which a co
     { type: "image", data: "iVBORw0KGgo=" },
   ]);
   expect(restoreContent(projected, [entry])).toEqual(block_with_data);
-  // The reference of a compactor that invents one becomes its description.
+  // A reference that the compactor invented becomes its description.
   const [, reference] = projected.content;
   const invented: Block = { kind: "input", content: [{ ...reference!, content_index: 9 }] };
   expect(restoreContent(invented, [entry]).content).toEqual([

@@ -143,7 +143,7 @@ const ATTACHMENTS: JsonObject[] = [
   {},
 ];
 
-verifies("content.blocks", "shows the attachments of a message as blocks behind its text", () => {
+verifies("content.blocks", "shows the attachments of a message as blocks after its text", () => {
   const { content } = blockOf(entry("message", { role: "user", content: "see", attachments: ATTACHMENTS }))!;
   expect(content[0]).toEqual({ type: "text", text: "see" });
   expect(content.map(({ type }) => type)).toEqual(
@@ -167,7 +167,7 @@ verifies("content.blocks", "restores the attachments of a message from its block
 
 verifies(
   "content.blocks",
-  "restores attachments that have no equal form as a block with the same content",
+  "restores the content of attachments whose original form cannot be restored",
   () => {
     const attachments: Json[] = [
       { name: "b.pdf", data: "data:application/pdf;base64,JVBERi0x" },
