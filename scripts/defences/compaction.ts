@@ -92,7 +92,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: diagnostics are kept",
     file: CALL,
-    from: "diagnostics: boundDiagnostics(diagnostics),",
+    from: "diagnostics: limitDiagnostics(diagnostics),",
     to: "diagnostics: null,",
     tests: COMPACTOR_CONTRACT_TESTS,
   },

@@ -252,15 +252,15 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "harness: a harness whose binding was removed writes nothing",
     file: "packages/agent/src/harness/session-access.ts",
-    from: 'if (item?.kind !== "harness")\n    throw',
-    to: 'if (item?.kind !== "harness") return;\n  if (item.kind !== "harness")\n    throw',
+    from: 'if (bound_export?.kind !== "harness")\n    throw',
+    to: 'if (bound_export?.kind !== "harness") return;\n  if (bound_export.kind !== "harness")\n    throw',
     tests: ["packages/agent/test/harness/messages.test.ts"],
     only: "whose binding was removed",
   },
   {
     defence: "harness: a hosted harness writes only to its own conversation",
     file: "packages/agent/src/agent/chains.ts",
-    from: 'if (row !== null) await requireSessionSupport(door, row, key, "add blocks");',
+    from: 'if (row !== null) await requireSessionSupport(door, row, key, "add blocks to");',
     to: "void row;",
     tests: HOSTED_TESTS,
     only: "write only to the conversation",
@@ -383,7 +383,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: 'if (fidelity === "summary_reseed" && summaryTextOf',
     to: "if (fidelity === undefined && summaryTextOf",
     tests: RESUME_TESTS,
-    only: "without a text",
+    only: "without text as a violation",
   },
   {
     defence: "harness: watchers see the entries of a new chain",

@@ -260,8 +260,8 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
 }
 
 /**
- * Checks before each step that this gateway has its lease and still holds the turn, and makes the turn read the
- * messages that another gateway wrote for it. Does nothing if the store is not shared.
+ * Before each step, checks that this gateway's lease is valid and that it still holds the turn. If another gateway
+ * wrote messages for the turn, the history is discarded and read again. Does nothing if the store is not shared.
  */
 async function prepareStep(
   { deps, lease, store_wait }: Door,

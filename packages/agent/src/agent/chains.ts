@@ -81,7 +81,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       const key = keyOf(await sessions.chain(caller.scope, id));
       checkClientSessionId(key.session_id);
       const row = await findCallingRow(door, caller);
-      if (row !== null) await requireSessionSupport(door, row, key, "add blocks");
+      if (row !== null) await requireSessionSupport(door, row, key, "add blocks to");
       const date = new Date(clock.now()).toISOString();
       const entries = blocks.map((block) => entryFromBlock(block, date));
       const { head_chain_id } = await sessions.get(key);

@@ -158,8 +158,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 }
 
 /**
- * Throws for the id of a compactor's call: a compaction is identified by the chain that it wrote, because the model can
- * write one without a compactor's call.
+ * Rejects the id of a compactor's call. A compaction is identified by its chain, because a compaction by the model
+ * involves no such call.
  */
 async function getCompactedChain(
   sessions: Pick<Sessions, "chain">,

@@ -106,6 +106,6 @@ function signatureOf({ entry_id: _id, from_entries: _from, ...rest }: Block): st
   return canonicalJson(rest);
 }
 
-function reject(rule: string): never {
-  throw new BackplaneError("malformed_response", `The compactor's response is invalid: ${rule}.`);
+function reject(problem: string): never {
+  throw new BackplaneError("malformed_response", `The compactor's response is invalid: ${problem}.`);
 }

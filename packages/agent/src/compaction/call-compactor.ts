@@ -104,7 +104,7 @@ export async function callCompactor(
       package_version: binding.package_version,
       invocation_id: ticket.id,
     },
-    diagnostics: boundDiagnostics(diagnostics),
+    diagnostics: limitDiagnostics(diagnostics),
   };
 }
 
@@ -173,7 +173,7 @@ function findMissingPins(seed: readonly NewEntry[], pins: RetainedEntries["pinne
 }
 
 /** Diagnostics are for people; a compactor must not fill the tape with them. */
-function boundDiagnostics(diagnostics: JsonObject | undefined): JsonObject | null {
+function limitDiagnostics(diagnostics: JsonObject | undefined): JsonObject | null {
   if (diagnostics === undefined) return null;
   const chars = JSON.stringify(diagnostics).length;
   return chars <= MAX_DIAGNOSTICS_CHARS ? diagnostics : { omitted_characters: chars };

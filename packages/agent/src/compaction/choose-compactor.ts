@@ -1,8 +1,8 @@
 /**
  * Lists the compactors that can perform a compaction, in order (compactor.choice). A caller can request one. Otherwise
- * those made for the conversation's context come first, then general ones, then the others, because an operator who
- * bound only one expects it to be used. Within that order a project's bindings come before the org's. The rollout of an
- * export selects one of its bindings, or none, by the session.
+ * compactors made for the conversation's context come first, then general ones. The others come last; they are listed
+ * because an operator who bound only one of them expects it to be used. Within that order a project's bindings come
+ * before the org's. The rollout of an export selects one of its bindings, or none, by the session.
  */
 import { BackplaneError, type ManifestCompactorExport } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";

@@ -66,7 +66,7 @@ export interface CompactionDeps {
    * counted when its chain is written.
    */
   requireCompaction(caller: Caller): Promise<void>;
-  /** Returns the model of the given or the active instance with its context window; null if there is no instance. */
+  /** Returns the model of the given instance, or of the active one, with its context window; null if there is none. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
   /** The compactors that can be used, in order. Throws if the caller requested one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
@@ -275,7 +275,7 @@ export class Compactions {
   }
 }
 
-/** Errors that a retry cannot change. */
+/** Errors that a retry cannot fix. */
 const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
   "request.invalid",
   "export.not_found",

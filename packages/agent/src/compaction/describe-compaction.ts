@@ -52,7 +52,7 @@ export async function readCompactedEntries(sessions: SessionReader, chain: Chain
       : await sessions.entries(scope, chain_id, first - 1, chain.last_entry_id);
   const after = await sessions.entries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
   return classifyEntries(
-    // After an undo the source chain can have grown.
+    // The source chain may have grown after an undo.
     before.filter(({ id }) => id <= last_entry_id),
     after.slice(1),
   );

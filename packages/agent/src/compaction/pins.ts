@@ -56,7 +56,8 @@ export class Pins {
 
   /**
    * Returns the id of the newest message or tool result that contains the text; without text, of the user's last
-   * message. Entries of the current turn come last, because the request for a pin often repeats the words.
+   * message. Entries of the current turn are considered last, because the request for a pin often repeats
+   * the text.
    */
   async findByText(key: SessionKey, text: string | undefined): Promise<number> {
     const { entries } = await this.#deps.sessions.hydrate(key);
@@ -69,10 +70,10 @@ export class Pins {
       );
       const contains = (entry: Entry) =>
         entry.kind !== "tool_call" && isPinnable(entry) && textOf(entry).includes(text);
-      const pinned_entry =
+      const match =
         entries.slice(0, last_answer + 1).findLast(contains) ??
         entries.slice(last_answer + 1).findLast(contains);
-      if (pinned_entry !== undefined) return pinned_entry.id;
+      if (match !== undefined) return match.id;
     }
     throw new BackplaneError(
       "request.invalid",

@@ -37,7 +37,7 @@ export interface EnvelopeDeps {
   ids: IdSource;
 }
 
-/** Makes envelopes for the watchers of one session: of written and replayed entries, and of an unfinished answer. */
+/** Makes the envelopes of written and replayed entries and of unfinished answers. */
 export class Envelopes {
   readonly #deps: EnvelopeDeps;
 

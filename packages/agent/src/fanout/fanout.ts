@@ -77,7 +77,9 @@ export interface FanoutDeps {
 }
 
 export interface FanoutService extends Fanout {
-  /** Sends an accepted answer of a plugin to the watchers of its session. Plugins have received it from the bus. */
+  /**
+   * Sends an accepted answer of a plugin to the watchers of its session. Plugins have already received it from the bus.
+   */
   sendAnswer(answer: ChangeEvents["approval.answered"]): void;
   /**
    * Refuses new connections and publishes the end of the current ones, while plugins still receive events. Resolves
@@ -145,7 +147,7 @@ class SessionFanout implements FanoutService {
     try {
       const row = await (mayWrite(caller) ? sessions.open(key, causeOf(caller)) : sessions.get(key));
       if (this.#shutdown_announcement !== null) throw new BackplaneError("gateway_stopping");
-      const last = Math.max(row.last_entry_id, hub.last);
+      const last = Math.max(row.last_entry_id, hub.last_entry_id);
       const { since_entry, adapter_id, replaces } = options;
       for (const connection of hub.connections) {
         if (connection.id === replaces && connection.actor === caller.actor) connection.end("timeout");

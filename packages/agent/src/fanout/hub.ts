@@ -25,7 +25,7 @@ export class Hub {
   /** Attaches in progress. They keep the hub alive before the first client is connected. */
   pins = 0;
   /** The highest entry id that the hub has received. */
-  last = 0;
+  last_entry_id = 0;
   /** The number of entries and events so far, without deltas. Marks where a connection began to read. */
   seq = 0;
   readonly #deps: HubDeps;
@@ -55,7 +55,7 @@ export class Hub {
     for (const item of items) {
       const { entry } = item;
       this.noteFinished(entry);
-      if (entry.id > this.last) this.last = entry.id;
+      if (entry.id > this.last_entry_id) this.last_entry_id = entry.id;
       if (this.connections.size === 0) continue;
       const envelope = this.#deps.envelopes.forWritten(this.key, item);
       this.#remember(envelope);

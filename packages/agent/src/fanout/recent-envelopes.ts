@@ -1,5 +1,5 @@
 /**
- * The entries and other events that arrived while a client reads the tape. Evicted entries can be read from the tape;
+ * The entries and other events that arrive while a client reads the tape. Evicted entries can be read from the tape;
  * other evicted events are lost.
  */
 import type { Envelope } from "./envelopes.ts";

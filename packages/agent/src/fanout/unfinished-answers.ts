@@ -58,8 +58,8 @@ export class UnfinishedAnswers {
   }
 
   #getOrCreate(event: BusEvent, workspace: string | null, now: number): UnfinishedAnswer {
-    const name = mapKey(event, event.session_id);
-    const known = this.#answers.get(name);
+    const key = mapKey(event, event.session_id);
+    const known = this.#answers.get(key);
     if (known !== undefined) {
       known.updated_at = now;
       return known;
@@ -73,7 +73,7 @@ export class UnfinishedAnswers {
       thinking: null,
       updated_at: now,
     };
-    this.#answers.set(name, partial);
+    this.#answers.set(key, partial);
     return partial;
   }
 
@@ -110,7 +110,7 @@ export class UnfinishedAnswers {
 
   /** Drops answers without a delta since `before`. Their end was never published. */
   sweep(before: number): void {
-    for (const [name, { updated_at }] of this.#answers) if (updated_at < before) this.#answers.delete(name);
+    for (const [key, { updated_at }] of this.#answers) if (updated_at < before) this.#answers.delete(key);
   }
 }
 

@@ -18,9 +18,9 @@ export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "e
 }
 
 /**
- * Links the turn that a plugin starts to the call of the plugin, in whichever way it starts it: with POST /v1/runs, or
- * with a message over HTTP or /ws. Returns null if no plugin starts the turn, and for a sub-agent, which the parent
- * turn has linked. Throws if the plugin may not start the turn.
+ * Links the turn that a plugin starts to the plugin's call, whether it uses POST /v1/runs or a message over HTTP or /ws.
+ * Returns null if no plugin starts the turn, and for a sub-agent, which the parent turn has linked. Throws if the plugin
+ * may not start the turn.
  */
 export async function linkChildRun(
   door: Door,
@@ -38,7 +38,7 @@ export async function linkChildRun(
   requireRunScope(caller);
   if (row.export_kind !== "harness") return { trigger: "api", ...link };
   requireKey(once);
-  await requireSessionSupport(door, row, key, "start a run");
+  await requireSessionSupport(door, row, key, "start a run in");
   return { trigger: "harness", ...link };
 }
 
@@ -56,7 +56,11 @@ function requireRunScope({ delegation }: Caller): void {
 
 function requireKey(once: IdempotencyClaim | undefined): void {
   if (once !== undefined) return;
-  throw new BackplaneError("request.invalid", "A harness must send a key for each run that it starts.", {
-    fix: "Use POST /v1/runs with an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
-  });
+  throw new BackplaneError(
+    "request.invalid",
+    "A harness must send an Idempotency-Key for each run that it starts.",
+    {
+      fix: "Use POST /v1/runs with an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
+    },
+  );
 }

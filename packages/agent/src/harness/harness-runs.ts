@@ -132,10 +132,13 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     if (execution === null) throw new BackplaneError("execution.not_found");
     const { target } = execution;
     if (isTarget(target, key)) return;
-    const owner = target.session_id === undefined ? "no session" : describeSession(target.session_id, target);
+    const origin =
+      target.session_id === undefined
+        ? "was started without a session"
+        : `belongs to ${describeSession(target.session_id, target)}`;
     throw new BackplaneError(
       "request.invalid",
-      `The execution ${execution_id} belongs to ${owner}, not to ${describeSession(key.session_id, key)}.`,
+      `The execution ${execution_id} ${origin}, so it cannot be resumed in ${describeSession(key.session_id, key)}.`,
     );
   }
 

@@ -17,7 +17,10 @@ export async function findCallingRow(
   return door.live.get(invocation_id)?.row ?? (await door.deps.store.invocations.get(scope, invocation_id));
 }
 
-/** Writing to the session that the harness works for requires `continue`, to any other session `branch_session`. */
+/**
+ * Writing to the session that the harness works for requires `continue`, to any other session `branch_session`.
+ * `action` ends with a preposition, such as "start a run in".
+ */
 export async function requireSessionSupport(
   door: Door,
   row: InvocationRow,
@@ -27,7 +30,7 @@ export async function requireSessionSupport(
   if (row.export_kind !== "harness") return;
   const execution = await door.deps.store.executions.get(row, row.execution_id);
   const support = execution !== null && isTarget(execution.target, key) ? "continue" : "branch_session";
-  await requireSupport(door, row, support, `${action} on the session ${key.session_id}`);
+  await requireSupport(door, row, support, `${action} session ${key.session_id}`);
 }
 
 /** Sessions of different workspaces may have the same id. */
@@ -47,13 +50,13 @@ export async function requireSupport(
 ): Promise<void> {
   if (row.export_kind !== "harness") return;
   const bound = (await door.bindings.get(row, row.binding_id)) ?? (await findSuccessor(door.bindings, row));
-  const item = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
-  if (item?.kind !== "harness")
+  const bound_export = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
+  if (bound_export?.kind !== "harness")
     throw new BackplaneError(
       "policy.denied",
       `The harness ${row.export_id} is no longer bound, so it may not ${action}.`,
     );
-  if (item.harness.supports.includes(support)) return;
+  if (bound_export.harness.supports.includes(support)) return;
   throw new BackplaneError(
     "policy.denied",
     `The harness ${row.export_id} does not list ${support} in supports, so it may not ${action}.`,

@@ -11,7 +11,7 @@ const LIMITS: readonly Limit[] = [
   { field: "tokens_per_month", period: "month", unit: "tokens" },
 ];
 
-/** The uses are always in the same order, so that concurrent transactions lock the rows in that order. */
+/** The uses are always in the same order, so that concurrent transactions lock the rows in the same order. */
 export function listBudgetUses(
   key: { id: string; limits: LlmBudget } | null,
   project: { scope: Scope; limits: LlmBudget },

@@ -100,7 +100,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     if (count >= MAX_CALLS_PER_CALLER)
       throw new BackplaneError(
         "request.overloaded",
-        `This credential has ${MAX_CALLS_PER_CALLER} running model calls, the limit. Retry when one has ended.`,
+        `This credential has reached the limit of ${MAX_CALLS_PER_CALLER} concurrent model calls. Retry when one has ended.`,
         { details: { limit: MAX_CALLS_PER_CALLER, retry_after_ms: 1_000 } },
       );
     calls_by_root.set(root, count + 1);

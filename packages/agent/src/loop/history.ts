@@ -64,26 +64,26 @@ export class Histories {
 
   /** Returns the history. The tape is read only if the history is not cached. */
   async open(key: SessionKey): Promise<History> {
-    const name = sessionMapKey(key);
+    const map_key = sessionMapKey(key);
     for (;;) {
-      const cached = this.#cached.get(name) ?? this.#read(key);
+      const cached = this.#cached.get(map_key) ?? this.#read(key);
       await cached.reading;
       // If the history was forgotten while it was read, it may lack entries.
-      if (this.#cached.get(name) !== cached) continue;
+      if (this.#cached.get(map_key) !== cached) continue;
       // The map is ordered by the last use.
-      this.#cached.delete(name);
-      this.#cached.set(name, cached);
+      this.#cached.delete(map_key);
+      this.#cached.set(map_key, cached);
       return cached;
     }
   }
 
   #read(key: SessionKey): CachedHistory {
-    const name = sessionMapKey(key);
+    const map_key = sessionMapKey(key);
     const cached = new CachedHistory();
-    this.#cached.set(name, cached);
+    this.#cached.set(map_key, cached);
     if (this.#cached.size > MAX_CACHED) this.#evictOldest();
     cached.reading = this.#fill(key, cached).catch((error: unknown) => {
-      if (this.#cached.get(name) === cached) this.#cached.delete(name);
+      if (this.#cached.get(map_key) === cached) this.#cached.delete(map_key);
       throw error;
     });
     return cached;
@@ -109,10 +109,10 @@ export class Histories {
   }
 
   #evictOldest(): void {
-    for (const [name, { early }] of this.#cached) {
+    for (const [map_key, { early }] of this.#cached) {
       // A history that is being read still has to collect the entries that are written meanwhile.
       if (early !== null) continue;
-      this.#cached.delete(name);
+      this.#cached.delete(map_key);
       return;
     }
   }

@@ -96,8 +96,8 @@ export class Loop {
    */
   async accept(request: TurnRequest): Promise<AcceptedTurn> {
     if (this.#stopping) throw new BackplaneError("gateway_stopping");
-    const name = sessionMapKey(request.key);
-    const slot = this.#slots.get(name);
+    const map_key = sessionMapKey(request.key);
+    const slot = this.#slots.get(map_key);
     if (slot !== undefined) {
       if (request.trigger !== "message") throw busyHere(slot);
       const turn = await slot.turn.catch(() => null);
@@ -118,14 +118,14 @@ export class Loop {
     };
     // The caller receives the failure from `beginning`. This handler prevents an unhandled rejection.
     new_slot.turn.catch(() => {});
-    this.#slots.set(name, new_slot);
+    this.#slots.set(map_key, new_slot);
     try {
       const { turn, ...ids } = await beginning;
       new_slot.running = turn;
-      void this.#runToEnd(name, new_slot, turn);
+      void this.#runToEnd(map_key, new_slot, turn);
       return { ...ids, turn };
     } catch (error) {
-      this.#slots.delete(name);
+      this.#slots.delete(map_key);
       release();
       const run_id = blockingRunOf(error);
       if (run_id === null || request.trigger !== "message") throw error;
@@ -177,16 +177,16 @@ export class Loop {
    * turn or other such work is running.
    */
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
-    const name = sessionMapKey(key);
-    const slot = this.#slots.get(name);
+    const map_key = sessionMapKey(key);
+    const slot = this.#slots.get(map_key);
     if (slot !== undefined) throw busyHere(slot, "; interrupt it first");
     const release = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
-    this.#slots.set(name, { turn, release, running: null, is_exclusive: true });
+    this.#slots.set(map_key, { turn, release, running: null, is_exclusive: true });
     try {
       return await work();
     } finally {
-      this.#slots.delete(name);
+      this.#slots.delete(map_key);
       release();
       resolve(null);
     }
@@ -246,8 +246,8 @@ export class Loop {
 
   #recoverTurn(run: RunRow): void {
     const key = keyOf(run);
-    const name = sessionMapKey(key);
-    const other_slot = this.#slots.get(name);
+    const map_key = sessionMapKey(key);
+    const other_slot = this.#slots.get(map_key);
     if (other_slot !== undefined) {
       // A session has one turn, so the other holder is a request that is about to be refused, or work of
       // another kind.
@@ -278,14 +278,14 @@ export class Loop {
       })
       .then((turn) => {
         slot.running = turn;
-        if (turn !== null) void this.#runToEnd(name, slot, turn);
+        if (turn !== null) void this.#runToEnd(map_key, slot, turn);
         else {
-          this.#slots.delete(name);
+          this.#slots.delete(map_key);
           release();
         }
         return turn;
       });
-    this.#slots.set(name, slot);
+    this.#slots.set(map_key, slot);
   }
 
   async #endOrphan(run: RunRow, failure: BackplaneError): Promise<void> {
@@ -391,13 +391,13 @@ export class Loop {
     return prepareMessage(this.#deps.port, request, (event_id) => this.#published.add(event_id));
   }
 
-  async #runToEnd(name: string, slot: SessionSlot, turn: Turn): Promise<void> {
+  async #runToEnd(map_key: string, slot: SessionSlot, turn: Turn): Promise<void> {
     const { persister, clock, log, changes, turns } = this.#deps;
     turns.add(turn);
     changes.emit("turn.started", {});
     const run = await runTurn(this.#deps, turn);
     persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
-    this.#slots.delete(name);
+    this.#slots.delete(map_key);
     turns.remove(turn);
     // The session is released one tick later, so that events just published still resolve to the tape of this
     // workspace.

@@ -15,7 +15,7 @@ import { SEARCH_TOOL } from "@backplane/door";
 import { type ModelAnswer, toModelAnswer } from "../models/call-model.ts";
 
 type CallResult = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
-  /** The tool returned control to the user. */
+  /** Set if the tool returned control to the user. */
   yields?: true;
 };
 
@@ -23,13 +23,13 @@ export interface Progress {
   /** Null means that the model has to be called. */
   answer: ModelAnswer | null;
   /**
-   * Results by call id. Those of earlier calls with an id of this answer are removed, because some models number their
-   * calls from zero in every answer.
+   * Results by call id. Results of earlier calls whose ids this answer reuses are removed, because some models number
+   * their calls from zero in every answer.
    */
   results: ReadonlyMap<string, CallResult>;
   /** Calls on the tape that have no result yet. */
   open: string[];
-  /** A user sent a message after the last model call. */
+  /** Whether a user sent a message after the last model call. */
   has_new_message: boolean;
   usage: TokenUsage[];
 }

@@ -191,9 +191,9 @@ interface NextWrite {
 /** Must be called before the tape is read, so that no write in between is missed. */
 function watchNextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
   const { promise: written, resolve, reject } = Promise.withResolvers<void>();
-  const name = sessionMapKey(key);
+  const map_key = sessionMapKey(key);
   const unsubscribe = persister.onWritten((written_key) => {
-    if (sessionMapKey(written_key) === name) resolve();
+    if (sessionMapKey(written_key) === map_key) resolve();
   });
   const timer = clock.after(POLL_MS, resolve);
   const cancelled = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));

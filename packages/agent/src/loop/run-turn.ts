@@ -56,7 +56,7 @@ export interface StepDeps extends MemoryDeps {
 }
 
 /**
- * Just below the longest delay that a timer supports (2^31 ms). An approval can take very long, and the door limits
+ * Just below the longest delay that a timer supports (2^31 ms). An approval can take a long time, and the door limits
  * every call itself.
  */
 const TOOL_WAIT_MS = 2_000_000_000;

@@ -59,14 +59,14 @@ export class LoopSettings {
 
   #getStrategy(key: SessionKey): Promise<string | null> {
     if (this.#store.shared) return this.#readStrategy(key);
-    const name = sessionMapKey(key);
-    const cached = this.#session_strategies.get(name);
+    const map_key = sessionMapKey(key);
+    const cached = this.#session_strategies.get(map_key);
     if (cached !== undefined) return cached;
     // The promise is cached, so that `forget` also discards a read that is still in progress.
     const strategy = this.#readStrategy(key);
-    this.#session_strategies.set(name, strategy);
+    this.#session_strategies.set(map_key, strategy);
     strategy.catch(() => {
-      if (this.#session_strategies.get(name) === strategy) this.#session_strategies.delete(name);
+      if (this.#session_strategies.get(map_key) === strategy) this.#session_strategies.delete(map_key);
     });
     if (this.#session_strategies.size > MAX_CACHED)
       this.#session_strategies.delete(this.#session_strategies.keys().next().value as string);

@@ -39,11 +39,11 @@ export class Turn {
   partial = "";
   /** The tools outside the allow-list that the model called. */
   forbidden: string[] = [];
-  /** User messages since the last model call. Those that other gateways wrote count as one for each check. */
+  /** User messages since the last model call. Messages from other gateways count as one per check. */
   new_messages = 0;
-  /** Messages that joined the turn on this gateway. */
+  /** The number of messages that joined the turn on this gateway. */
   joined = 0;
-  /** Messages that other gateways wrote and that the turn has read. */
+  /** The number of messages from other gateways that the turn has read. */
   joins: number;
   /** Set after the last step. A message that arrives now begins the next turn. */
   closing = false;

@@ -21,7 +21,9 @@ export interface ChosenModel {
 
 export class ActiveModels {
   readonly #config: Pick<LiveConfig, "rows" | "open">;
-  /** By the rows from which they were built: the cached configuration returns the same array until it reads again. */
+  /**
+   * Keyed by the rows from which they were built. The cached configuration returns the same array until it is read again.
+   */
   readonly #instances = new WeakMap<readonly ConfigRow[], Instances>();
 
   constructor(config: Pick<LiveConfig, "rows" | "open">) {

@@ -68,7 +68,7 @@ export function createEmbeddingServices(embed: EmbedTexts): [string, KernelServi
         if (request_scope === undefined)
           throw new BackplaneError("request.invalid", "The request does not belong to an organization.");
         if (!areTexts(texts)) {
-          const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
+          const message = `texts must be a list of 1 to ${MAX_TEXTS} strings of 1 to ${COGNITION_LIMITS.prompt_chars} characters.`;
           throw new BackplaneError("request.invalid", message);
         }
         const embedded = await embed(request_scope, texts);

@@ -130,7 +130,7 @@ export class MountedAdapters implements Adapters {
 
   #updateMounts(): void {
     const all = [...this.#instances.values()].flatMap(({ mounts }) => mounts);
-    this.#all = all.toSorted((a, b) => b.literal - a.literal);
+    this.#all = all.toSorted((a, b) => b.literal_chars - a.literal_chars);
     this.#mounts = all.map(({ mount }) => mount);
   }
 }

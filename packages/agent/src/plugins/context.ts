@@ -89,7 +89,7 @@ export function createPluginContext(
     async registerTool(tool) {
       checkAlive();
       if (category !== "tool") {
-        const message = `${name} may not register a tool: its category is ${category}`;
+        const message = `${name} may not register a tool, because its category is ${category}.`;
         throw new BackplaneError("policy.denied", message, {
           fix: "Tools come from plugins of category tool.",
         });

@@ -89,7 +89,7 @@ export class Instance {
     return this.#running;
   }
 
-  /** Returns the cached context of this org and project. */
+  /** Returns the context of this org and project. Contexts are cached. */
   context({ org_id, project_id }: Scope): PluginContext {
     const key = `${org_id}/${project_id ?? ""}`;
     const cached = this.#contexts.get(key);

@@ -98,7 +98,7 @@ export class PluginLifecycle {
         Promise.race([onLoad(), instance.died]),
       );
       if (!stillWanted())
-        throw new BackplaneError("cancelled", `${name} changed its state while it was loading`);
+        throw new BackplaneError("cancelled", `The state of ${name} changed while it was loading.`);
       // Checked again, because other plugins may have been loaded during onLoad. No step after this one is
       // asynchronous.
       checkIds(instance, this.#loaded);

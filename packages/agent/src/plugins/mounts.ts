@@ -11,7 +11,7 @@ export interface MountedRoute {
   mount: AdapterMount;
   segments: readonly string[];
   /** Number of literal characters. The route with the most literal characters wins. */
-  literal: number;
+  literal_chars: number;
   /** Two routes with the same shape match the same paths and therefore conflict. */
   shape: string;
 }
@@ -32,9 +32,12 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
   if (new Set(params).size < params.length) throw invalidRoute("has the same parameter twice");
   const mounted = api && path.startsWith(API_PREFIX) ? path : `/x/${plugin}${path === "/" ? "" : path}`;
   const segments = mounted.slice(1).split("/");
-  const literal = segments.reduce((sum, segment) => sum + (isParam(segment) ? 0 : segment.length + 1), 0);
+  const literal_chars = segments.reduce(
+    (sum, segment) => sum + (isParam(segment) ? 0 : segment.length + 1),
+    0,
+  );
   const shape = `${method} /${segments.map((segment) => (isParam(segment) ? "{}" : segment)).join("/")}`;
-  return { mount: { ...route, plugin, mounted }, segments, literal, shape };
+  return { mount: { ...route, plugin, mounted }, segments, literal_chars, shape };
 }
 
 /** Expects `mounts` to be sorted with the most literal routes first. */

@@ -110,7 +110,7 @@ export class PluginRegistry {
     });
   }
 
-  /** Unloads the plugin, removes its package and forgets it. A change that is queued behind it has no effect. */
+  /** Unloads the plugin, removes its package and forgets it. A change that is queued behind the removal has no effect. */
   async remove(record: PluginRecord, removePackage: () => Promise<void>): Promise<void> {
     await record.queue(async () => {
       await this.#unload(record, "unloaded");
@@ -171,7 +171,7 @@ export class PluginRegistry {
     phase: "first" | "restart" = "first",
   ): Promise<void> {
     if (record.instance !== null) {
-      // A write has enabled the plugin while the kernel was booting, so it is already loaded.
+      // A configuration write enabled the plugin while the kernel was booting, so it is already loaded.
       await this.#options.lifecycle.discard(instance);
       return;
     }
@@ -245,7 +245,7 @@ export class PluginRegistry {
       record.status = "unloading";
       lifecycle.deactivate(instance);
       // When the gateway stops, all calls are already recorded and aborted, so work that still runs ignores
-      // its signal and gets a short drain only.
+      // its signal and gets only a short drain period.
       await lifecycle.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
       record.instance = null;
     }

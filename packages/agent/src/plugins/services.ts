@@ -50,7 +50,7 @@ export function createServiceAccess(
     if (!(await isGranted(entry, name))) {
       const fix =
         name === NET_FETCH
-          ? `An admin can allow it: list the names in ${pluginSettingKey(entry.name, "allowed_domains")}.`
+          ? `An admin can allow it: list the domains in ${pluginSettingKey(entry.name, "allowed_domains")}.`
           : `An admin can allow it: add "${name}" to ${pluginSettingKey(entry.name, "services")}.`;
       throw new BackplaneError("policy.denied", `${entry.name} may not use the kernel service ${name}.`, {
         fix,

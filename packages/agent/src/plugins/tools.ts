@@ -122,7 +122,7 @@ function fromLegacy(name: string, { ok, value, error, envelope, content }: Legac
 function checkReturn(name: string, value: unknown): ToolReturn {
   const answer = value as Partial<ToolReturn> | null | undefined;
   const malformed = (problem: string) =>
-    new BackplaneError("malformed_response", `tool ${name} answered without ${problem}`, {
+    new BackplaneError("malformed_response", `The tool ${name} returned a result without ${problem}.`, {
       fix: "Return {ok, brief, display}, and kind where ok is false.",
     });
   if (typeof answer !== "object" || answer === null) throw malformed("a result object");

@@ -59,8 +59,8 @@ export async function bootstrapProviders(
     const key = fields.get(`providers.${plugin}.api_key`);
     const model = fields.get(`providers.${plugin}.model`);
     // An instance whose key comes from the environment is made active only if it has a model.
-    const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
-    if (typeof key === "string" && key !== "" && usable) plugins_with_key.push(plugin);
+    const is_usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
+    if (typeof key === "string" && key !== "" && is_usable) plugins_with_key.push(plugin);
   }
   if ((await config.get(org_id, ACTIVE_INSTANCE_KEY)) === undefined) {
     await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: plugins_with_key[0] ?? plugins[0]! } }, {});
@@ -86,7 +86,7 @@ function hasOtherDestination(
   );
 }
 
-/** `fallback` is used only if the plugin has no configuration, so that no credential gets another destination. */
+/** `fallback` is used only if the plugin has no configuration, so that no credential is sent to another destination. */
 async function readInstance(
   config: LiveConfig,
   org_id: string,

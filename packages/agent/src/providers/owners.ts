@@ -29,7 +29,7 @@ export class InstanceOwners {
     });
   }
 
-  /** Null when the instance does not exist. No promise while the map is fresh (benchmark llm.proxy). */
+  /** Returns null if the instance does not exist, and a promise only if the map has to be read (benchmark llm.proxy). */
   find(org_id: string, id: string): string | null | Promise<string | null> {
     const cached = this.#findFresh(org_id) ?? this.#read(org_id);
     return cached instanceof Promise

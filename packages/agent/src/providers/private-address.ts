@@ -25,7 +25,7 @@ export function withAllowedAddress(
   fields: JsonObject,
   config_schema: JsonObject | null,
 ): JsonObject {
-  const address = addressOfUrl(baseUrl({ ...current, ...fields }, config_schema));
+  const address = addressOfUrl(resolveBaseUrl({ ...current, ...fields }, config_schema));
   const requested = fields[ALLOW_PRIVATE_FIELD];
   if (requested === undefined) {
     const allowed = current[ALLOW_PRIVATE_FIELD];
@@ -42,7 +42,7 @@ export function withAllowedAddress(
 }
 
 /** An empty base_url selects the default of the vendor. */
-function baseUrl({ base_url }: JsonObject, config_schema: JsonObject | null): Json | undefined {
+function resolveBaseUrl({ base_url }: JsonObject, config_schema: JsonObject | null): Json | undefined {
   if (base_url !== undefined && base_url !== null && base_url !== "") return base_url;
   const { properties } = (config_schema ?? {}) as { properties?: { base_url?: { default?: Json } } };
   return properties?.base_url?.default;

@@ -97,9 +97,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   function checkPlugin(name: string): void {
     const { entry, status } = deps.getPlugin(name);
     if (entry.category !== "llm-provider") {
-      throw invalid(`${name} is a plugin of category ${entry.category}, not llm-provider`);
+      throw invalid(`${name} is a plugin of category ${entry.category}, not llm-provider.`);
     }
-    if (status !== "loaded") throw invalid(`the plugin ${name} must be loaded, but its status is ${status}`);
+    if (status !== "loaded") throw invalid(`The plugin ${name} must be loaded, but its status is ${status}.`);
   }
 
   function isLoaded(name: string): boolean {
@@ -151,7 +151,12 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
           withAllowedAddress({}, withoutNulls(requested), findSchema(plugin) ?? null),
         );
         const id = body.id ?? generateId(plugin);
-        if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
+        if (!isInstanceId(id))
+          throw new BackplaneError(
+            "provider.invalid",
+            `${JSON.stringify(id).slice(0, 80)} is not a valid instance id.`,
+            { fix: "Use 3 to 64 lower-case letters, digits and hyphens; the id active is reserved." },
+          );
         if (instances.some((instance) => instance.id === id)) {
           throw new BackplaneError("provider.conflict", `The instance ${id} already exists.`, {
             fix: "Change that instance, or choose another id.",
@@ -246,7 +251,7 @@ function toConfigKeys(id: string, fields: JsonObject): Record<string, Json> {
   for (const [field, value] of Object.entries(fields)) {
     const key = `providers.${id}.${field}`;
     if (META_FIELDS.includes(field) || !isConfigKey(key)) {
-      throw invalid(`${JSON.stringify(field).slice(0, 80)} is not a valid field name of an instance`);
+      throw invalid(`${JSON.stringify(field).slice(0, 80)} is not a valid field name of an instance.`);
     }
     keys[key] = value;
   }

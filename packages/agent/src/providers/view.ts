@@ -42,7 +42,7 @@ export function maskInstance(instance: ProviderInstance): ProviderInstance {
 export function createProvidersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
   const toVisible = (instance: ProviderInstance) =>
     instance.plugin === reader ? { ...instance, config: { ...instance.config } } : maskInstance(instance);
-  // By the rows, of which the cached configuration returns the same array until it reads again (benchmark llm.proxy).
+  // Keyed by the rows: the cached configuration returns the same array until it is read again (benchmark llm.proxy).
   const parsed = new WeakMap<readonly ConfigRow[], ProviderState>();
   const read = async () => {
     const rows = await deps.config.rows(org_id, "provider");

@@ -55,5 +55,5 @@ function readMessage(message: Json): SamplingRequest["messages"][number] {
 }
 
 function invalid(problem: string): BackplaneError {
-  return new BackplaneError("request.invalid", `sampling: ${problem}`);
+  return new BackplaneError("request.invalid", `The sampling request is invalid: ${problem}.`);
 }

@@ -38,6 +38,8 @@ export function optional<N extends string, T>(
 }
 
 function reject(name: string, wanted: string): never {
-  const message = `${name} must be ${wanted}`;
-  throw new BackplaneError("request.invalid", message, { details: { issues: [{ path: name, message }] } });
+  const message = `must be ${wanted}`;
+  throw new BackplaneError("request.invalid", `${name} ${message}.`, {
+    details: { issues: [{ path: name, message: `${name} ${message}` }] },
+  });
 }

@@ -42,7 +42,7 @@ export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps)
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await readBrief(tool, event);
-    // The call itself is not on the tape yet, so a turn that has ended meanwhile needs no result of it.
+    // The call is not on the tape yet, so a turn that has ended in the meantime needs no result for it.
     if (turn.closing) return;
     await turn.waitFor(invokeThroughDoor(call, turn, tool));
   }

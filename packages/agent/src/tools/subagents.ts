@@ -168,7 +168,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     return turn;
   }
 
-  /** Waits because calls are recovered, and approved calls started, before the turns that made them are resumed. */
+  /** Waits, because calls are recovered and approved calls are started before the turns that made them are resumed. */
   async function waitForParent(call: TurnCallRow): Promise<Turn> {
     const { scope } = sessionOf(call);
     const until = clock.monotonic() + PARENT_WAIT_MS;
@@ -297,7 +297,7 @@ function stopWithParent(parent: Turn, turn: Turn): void {
 }
 
 async function waitForEnd(turn: Turn): Promise<ChildEnd> {
-  // The limit of steps is one of the child's own loop, without what its tools have called.
+  // The step limit applies to the child's own loop, so model calls that its tools made are not counted.
   const run = { ...(await turn.settled), iterations: turn.iterations };
   return { run, forbidden: turn.forbidden, reason: reasonOf(turn) };
 }

@@ -28,7 +28,7 @@ export function createToolSearch(
             type: "integer",
             minimum: 1,
             maximum: MAX_RESULTS,
-            description: `At most this many, default ${DEFAULT_LIMIT}.`,
+            description: `The maximum number of results, default ${DEFAULT_LIMIT}.`,
           },
         },
         required: ["query"],

@@ -8,7 +8,7 @@ const watcher: Caller = { ...user, scopes: ["sessions:write"] };
 
 verifies(
   "fanout.heartbeat",
-  "publishes the end of every connection to plugins before a shutdown stops them",
+  "publishes the end of every connection before a shutdown stops the plugins",
   async () => {
     const detached: unknown[] = [];
     const kinds: string[] = [];

@@ -14,7 +14,7 @@ describe("embedding without a model", () => {
     expect(vector.findIndex((value) => value !== 0)).toBe(7);
     expect(dot(embedText("!!!"), embedText("???"))).toBe(1);
   });
-  test("places texts with the same words nearer to each other than other texts", () => {
+  test("gives texts with shared words more similar vectors than texts without", () => {
     const query = embedText("how do I install a plugin");
     const near = embedText("installing plugins: how it is done");
     const far = embedText("the weather in Prague is cold");

@@ -38,8 +38,8 @@ verifies(
       [withOutcome("dropped")[0]!.entry_id, withOutcome("dropped").at(-1)!.entry_id],
     ]);
     expect(entries.reduce((sum, entry) => sum + entry.tokens_before, 0)).toBe(tokens_before);
-    const in_copies = entries.reduce((sum, entry) => sum + entry.tokens_after, 0);
-    expect(in_copies).toBeLessThanOrEqual(tokens_after!);
+    const copied_tokens = entries.reduce((sum, entry) => sum + entry.tokens_after, 0);
+    expect(copied_tokens).toBeLessThanOrEqual(tokens_after!);
     for (const entry of withOutcome("kept")) expect(entry).toMatchObject({ into: [expect.any(Number)] });
     for (const entry of withOutcome("dropped")) expect(entry).toMatchObject({ into: [], tokens_after: 0 });
     // Later messages, even on the source chain after an undo, do not change the report.

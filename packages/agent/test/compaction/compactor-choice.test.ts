@@ -104,20 +104,20 @@ verifies(
   "compactor.choice",
   "calls the next candidate, and finally the model, when a compactor fails",
   async () => {
-    const fixture = await createSessionWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
+    const fixture = await createSessionWith({ id: "broken" }, { id: "malformed" }, { id: "good" });
     const { sessions } = fixture.kernel;
     const results: Record<string, () => ReturnType<typeof ok>> = {
       broken: () => ended("failed", "plugin_failed"),
-      greedy: () => ok({ seed_blocks: [{ kind: "input" }] }),
+      malformed: () => ok({ seed_blocks: [{ kind: "input" }] }),
       good: () => ok({ seed_blocks: [], summary: { text: "short" } }),
     };
     fixture.runner.script = ({ request }) => results[request.export_id]!();
     const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
-    expect(calledExports(fixture)).toEqual(["broken", "greedy", "good"]);
+    expect(calledExports(fixture)).toEqual(["broken", "malformed", "good"]);
     expect(first.compactor).toMatchObject({ export_id: "good" });
     expect(first.failed_compactors.map(({ export_id, code }) => [export_id, code])).toEqual([
       ["broken", "plugin_failed"],
-      ["greedy", "malformed_response"],
+      ["malformed", "malformed_response"],
     ]);
     await sessions.undoCompaction(user, REF);
     results.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });

@@ -87,7 +87,7 @@ test("counts the model calls of a hosted harness for its run, and reports their 
     for (let n = 0; n < 2; n++)
       for await (const part of (await call()).parts)
         if (part.type === "end") usage = addTokenUsage(usage, part.usage);
-    // The last call ends only after the run, as one does that is cancelled because its token has expired.
+    // The last call ends after the run, like a call that is cancelled because its token has expired.
     store.llm_calls.settle = async (...args) => {
       await may_settle;
       return await settle(...args);

@@ -133,7 +133,7 @@ verifies(
 
 verifies(
   "harness.contract",
-  "refuses a message of a harness on a session that its supports do not cover",
+  "refuses a message of a harness to a session that its `supports` list does not allow",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage({ supports: ["branch_session"] }));
@@ -278,7 +278,7 @@ verifies(
       }),
     ).rejects.toMatchObject({
       code: "request.invalid",
-      message: `The execution ${execution_id} belongs to session s1 of workspace notes, not to session s1.`,
+      message: `The execution ${execution_id} belongs to session s1 of workspace notes, so it cannot be resumed in session s1.`,
     });
   },
 );
@@ -301,7 +301,7 @@ verifies("harness.contract", "refuses writes of a harness whose binding was remo
 
 verifies(
   "tools.context",
-  "marks the call of a harness as interactive while its session is watched, in any workspace",
+  "marks the call of a harness as interactive while its session is watched in the same workspace",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());

@@ -71,7 +71,7 @@ test("counts a malformed checkpoint as a violation and keeps the last valid one"
   expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({ checkpoint: good });
 });
 
-test("counts a checkpoint of a summary_reseed harness without a text as a violation", async () => {
+test("counts a checkpoint without text as a violation of a summary_reseed harness", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
   const good = { kind: "checkpoint", data: { text: "half done" } };
@@ -115,7 +115,7 @@ verifies(
     ]);
     const ids = bodies.map(({ target }) => (target as JsonObject).execution_id);
     expect(new Set(ids)).toEqual(new Set([done.harness!.execution_id]));
-    // Each attempt announces on the session how it began.
+    // Each attempt publishes on the session whether it started or resumed the harness.
     const started = () => fixture.events.filter(({ kind }) => kind === "x.harness.started");
     await until(() => started().length === 4);
     expect(started().map(({ payload }) => payload.mode)).toEqual(["start", "start", "resume", "resume"]);
@@ -203,7 +203,7 @@ verifies(
     const body = await crashOnce(fixture);
     const { head_chain_id, last_entry_id } = await sessions.get(user, { session_id: "s1" });
     expect((body.target as JsonObject).chain_id).toBe(head_chain_id);
-    // Watchers see the entries of the new chain, and the execution works for it from now on.
+    // Watchers see the entries of the new chain, and the execution targets that chain from now on.
     await expect.poll(() => watched_entries.at(-1)).toBe(last_entry_id);
     const [harness_call] = (await invocations.list(user, { export_id: "triage" }, { limit: 1 })).items;
     const execution = await fixture.kernel.runs.execution(user, harness_call!.execution_id);
@@ -347,7 +347,7 @@ verifies(
       await cancelled;
       throw new Error("stopped");
     });
-    first.runner.honours_cancel = true;
+    first.runner.honors_cancel = true;
     const { run_id } = await startRun(first);
     await until(() => running);
     await first.kernel.stop(1_000);

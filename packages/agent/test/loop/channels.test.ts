@@ -65,7 +65,7 @@ verifies(
   },
 );
 
-test("gives a message that an adapter published the channel of the adapter", async () => {
+test("assigns the channel of an adapter to the messages that it publishes", async () => {
   let context: PluginContext | undefined;
   const adapter: KernelPlugin = {
     name: "desk",

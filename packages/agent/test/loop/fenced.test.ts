@@ -193,7 +193,7 @@ test("dispatches nothing while the lease is expired", async () => {
 
 verifies(
   "node.store-outage",
-  "takes over no calls or deliveries of live gateways for one lease after a store outage",
+  "takes over no calls or deliveries of live gateways for one lease period after a store outage",
   async () => {
     const [first, second, schema] = await createTwoGateways();
     const content = manifest([

@@ -166,7 +166,7 @@ verifies("loop.history", "sends the model the messages, calls and results of ear
 
 verifies(
   "llm.retry",
-  "retries an error before the first delta three times and honours Retry-After",
+  "retries an error before the first delta three times and honors Retry-After",
   async () => {
     const fixture = await createTestSession();
     const from = performance.now();

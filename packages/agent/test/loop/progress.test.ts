@@ -45,7 +45,7 @@ test("starts from the beginning when the model had not answered yet", () => {
   });
 });
 
-test("returns the last answer with the results of its calls, and as open only calls that were made", () => {
+test("returns the last answer with the results of its calls, and lists only calls that were made as open", () => {
   const progress = progressAfter(
     messageEntry("user"),
     requestEntry,
@@ -75,7 +75,7 @@ test("treats the refusal of a call as its result", () => {
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
 });
 
-test("waits for the calls of an answer that was not kept and then calls the model", () => {
+test("returns no answer if open calls belong to an answer that was not kept", () => {
   const progress = progressAfter(
     messageEntry("user"),
     responseEntry("q1", "a"),
@@ -99,7 +99,7 @@ test("ignores an answer that became a message or that is older than the turn", (
   const [kind, payload] = responseEntry("q1");
   const progress = progressAfter([kind, { ...payload, old: true }], messageEntry("user"));
   expect(progress).toMatchObject({ answer: null, usage: [] });
-  // A call id that an earlier turn has used is open again.
+  // A call id of an earlier turn can be open again.
   const again = progressAfter(
     messageEntry("user"),
     callEntry("a", "q0"),

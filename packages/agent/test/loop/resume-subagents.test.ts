@@ -318,7 +318,7 @@ verifies("subagent.resume", "ends a sub-agent whose call does not run again", as
 
 verifies(
   "subagent.resume",
-  "ties a resumed sub-agent to its parent although a refused request held the parent's session",
+  "ties a resumed sub-agent to its parent although a new message reserved the parent's session first",
   async () => {
     const first = await createAgentSession([]);
     const slow = `/slow 200\n/say ${"word ".repeat(500)}`;
@@ -342,8 +342,8 @@ verifies(
       }
       return await get(key);
     };
-    // This message reserves the session before the parent's turn is recovered, and is refused later.
-    const refused = second.kernel.sessions.message(user, s1, { text: "/say hello", attachments: [] });
+    // This message reserves the session before the parent's turn is recovered. It cannot begin a turn of its own.
+    const sending = second.kernel.sessions.message(user, s1, { text: "/say hello", attachments: [] });
     await until(() => held);
     await second.kernel.start();
     const [child] = await subagentRuns(second);
@@ -352,7 +352,7 @@ verifies(
     await until(() => callsModel(child!.session_id));
     gate.resolve();
     // The message joins the turn of the parent, which holds the session in the store.
-    expect(await refused).toMatchObject({ run_id });
+    expect(await sending).toMatchObject({ run_id });
     await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
     await until(() => second.kernel.sessions.interrupt(user, s1));
     expect(await waitForEnd(second, run_id)).toMatchObject({ status: "cancelled" });

@@ -67,7 +67,7 @@ test("reads the strategy of a session again for each turn only if other gateways
   }
 });
 
-test("does not keep a strategy that was being read when it was changed", async () => {
+test("does not cache a strategy that changed while it was being read", async () => {
   const { settings, state } = createSettings({}, { strategy: "own" });
   const gate = Promise.withResolvers<void>();
   state.delay = gate.promise;

@@ -58,7 +58,7 @@ verifies(
 
 verifies(
   "content.progress",
-  "passes the progress of a direct and a nested call to the watchers of the session that it names",
+  "passes the progress of direct and nested calls to the watchers of their session",
   async () => {
     const fixture = await createTestSession();
     const { kernel } = fixture;

@@ -2,7 +2,7 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { captureContext, codeOfRejected, createTestPlugins, plugin } from "./test-plugins.ts";
 
-test("allows services to bundled plugins by name and to other plugins by the operator's grant", async () => {
+test("lets bundled plugins use services by name, and other plugins only with the operator's grant", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
   const plugins = Object.fromEntries(names.map((name) => [name, captureContext()])) as Record<
     (typeof names)[number],

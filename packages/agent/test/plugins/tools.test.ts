@@ -75,7 +75,7 @@ test.each([
   );
   await expect(fixture.system.tools.get("bad")!.run({}, createToolCall())).rejects.toMatchObject({
     code: "malformed_response",
-    message: `tool bad answered without ${missing}`,
+    message: `The tool bad returned a result without ${missing}.`,
   });
 });
 

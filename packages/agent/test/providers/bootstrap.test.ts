@@ -68,8 +68,8 @@ verifies(
     });
     await fixture.system.start();
     const values = await fixture.values();
-    const made = Object.fromEntries(Object.entries(values).filter(([key]) => key.startsWith("provider")));
-    expect(made).toEqual({
+    const created = Object.fromEntries(Object.entries(values).filter(([key]) => key.startsWith("provider")));
+    expect(created).toEqual({
       "providers.llm-openai.plugin": "llm-openai",
       "providers.llm-openai.label": "llm-openai",
       "providers.llm-openai.api_key": "sk-secret-1234",

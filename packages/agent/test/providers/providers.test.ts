@@ -94,11 +94,11 @@ verifies(
 test("removes the last instance of a plugin that is no longer loaded", async () => {
   const fixture = await createSystem();
   const { providers } = fixture.system;
-  await fixture.set({ "providers.gone.plugin": "llm-gone", "providers.lame.plugin": "llm-broken" });
-  expect(await listIds(fixture)).toEqual(["gone", "lame", "llm-echo*", "llm-openai"]);
+  await fixture.set({ "providers.gone.plugin": "llm-gone", "providers.idle.plugin": "llm-broken" });
+  expect(await listIds(fixture)).toEqual(["gone", "idle", "llm-echo*", "llm-openai"]);
   // One plugin was removed and the other failed to load.
   await providers.remove(user, "gone");
-  await providers.remove(user, "lame");
+  await providers.remove(user, "idle");
   expect(await listIds(fixture)).toEqual(["llm-echo*", "llm-openai"]);
   await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({ code: "provider.conflict" });
   await expect(providers.remove(user, "llm-echo")).rejects.toMatchObject({
@@ -127,8 +127,8 @@ test("rejects unknown plugins and instances, other categories and invalid fields
   );
   expect(await codeOfRejected(providers.remove(user, "absent"))).toBe("provider.not_found");
   expect(await codeOfRejected(providers.setActive(user, "absent"))).toBe("provider.not_found");
-  await fixture.set({ "providers.lame.plugin": "llm-broken" });
-  expect(await codeOfRejected(providers.setActive(user, "lame"))).toBe("provider.invalid");
+  await fixture.set({ "providers.idle.plugin": "llm-broken" });
+  expect(await codeOfRejected(providers.setActive(user, "idle"))).toBe("provider.invalid");
   expect(await codeOfRejected(providers.test(user, "absent"))).toBe("provider.not_found");
   expect(await providers.test(user, "llm-echo")).toEqual({ ok: true, latency_ms: 1, error: "llm-echo" });
   for (const work of [

@@ -112,8 +112,10 @@ verifies(
     fixture.setSamplingParams(samplingParams("again"));
     for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
     expect(fixture.answers.slice(1)).toEqual([
-      expect.stringContaining("request.invalid: sampling: tools are not supported"),
-      expect.stringContaining("request.invalid: sampling: only text content is supported"),
+      expect.stringContaining("request.invalid: The sampling request is invalid: tools are not supported."),
+      expect.stringContaining(
+        "request.invalid: The sampling request is invalid: only text content is supported.",
+      ),
       expect.objectContaining({ role: "assistant" }),
       expect.stringContaining(
         "request.overloaded: acme/asker has used its quota of 2 model requests per hour.",
