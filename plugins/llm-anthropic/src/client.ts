@@ -10,10 +10,10 @@ import { ANTHROPIC_HOST, type AnthropicConfig } from "./config.ts";
 export type ConnectAnthropic = () => Promise<Anthropic>;
 
 export function lazyAnthropicClient(id: string, config: AnthropicConfig): ConnectAnthropic {
-  return lazyVendorClient(anthropicAccess(id, config), () => connect(config));
+  return lazyVendorClient(toAnthropicAccess(id, config), () => connect(config));
 }
 
-export function anthropicAccess(id: string, { api_key, base_url }: AnthropicConfig): VendorAccess {
+export function toAnthropicAccess(id: string, { api_key, base_url }: AnthropicConfig): VendorAccess {
   return { id, api_key, base_url, vendor_host: ANTHROPIC_HOST };
 }
 

@@ -3,7 +3,7 @@
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { classifyAnthropicError } from "./classify.ts";
-import { anthropicAccess, lazyAnthropicClient } from "./client.ts";
+import { lazyAnthropicClient, toAnthropicAccess } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { passMessagesRequest } from "./native.ts";
 import { streamMessage } from "./stream-message.ts";
@@ -24,5 +24,5 @@ export const plugin = llmProviderPlugin({
     };
   },
   classify: classifyAnthropicError,
-  healthCheck: (instance) => vendorHealth(anthropicAccess(instance.id, readConfig(instance))),
+  healthCheck: (instance) => vendorHealth(toAnthropicAccess(instance.id, readConfig(instance))),
 });

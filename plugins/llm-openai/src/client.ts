@@ -10,10 +10,10 @@ import { OPENAI_HOST, type OpenAiConfig } from "./config.ts";
 export type ConnectOpenAi = () => Promise<OpenAI>;
 
 export function lazyOpenAiClient(id: string, config: OpenAiConfig): ConnectOpenAi {
-  return lazyVendorClient(openAiAccess(id, config), () => connect(config));
+  return lazyVendorClient(toOpenAiAccess(id, config), () => connect(config));
 }
 
-export function openAiAccess(id: string, { api_key, base_url }: OpenAiConfig): VendorAccess {
+export function toOpenAiAccess(id: string, { api_key, base_url }: OpenAiConfig): VendorAccess {
   return { id, api_key, base_url, vendor_host: OPENAI_HOST };
 }
 

@@ -6,7 +6,7 @@
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";
 import { classifyOpenAiError, isWorthRetrying } from "./classify.ts";
-import { lazyOpenAiClient, openAiAccess } from "./client.ts";
+import { lazyOpenAiClient, toOpenAiAccess } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { embedTexts } from "./embed.ts";
 import { acceptsNative, passOpenAiRequest } from "./native.ts";
@@ -31,5 +31,5 @@ export const plugin = llmProviderPlugin({
     };
   },
   classify: classifyOpenAiError,
-  healthCheck: (instance) => vendorHealth(openAiAccess(instance.id, readConfig(instance))),
+  healthCheck: (instance) => vendorHealth(toOpenAiAccess(instance.id, readConfig(instance))),
 });
