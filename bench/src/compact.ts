@@ -15,7 +15,7 @@ import { hostPolicy, type Kernel } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { measureLag } from "@backplane/test-kit/event-loop-lag";
-import { inlineLoader } from "@backplane/test-kit/inline-loader";
+import { createInlineLoader } from "@backplane/test-kit/inline-loader";
 import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
@@ -146,7 +146,7 @@ async function createBenchKernel(file: string): Promise<{ kernel: Kernel; close(
     log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
-    plugins: inlineLoader([model, react], tmpdir),
+    plugins: createInlineLoader([model, react], tmpdir),
     pause: setImmediate,
   });
   await kernel.start();

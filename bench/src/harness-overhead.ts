@@ -15,7 +15,7 @@ import { plugin as react } from "@backplane/plugin-strategy-react";
 import { type Caller, hostPolicy } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
-import { inlineLoader } from "@backplane/test-kit/inline-loader";
+import { createInlineLoader } from "@backplane/test-kit/inline-loader";
 import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
@@ -97,7 +97,7 @@ async function createBenchKernel(file: string) {
     log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
-    plugins: inlineLoader([echo, react], tmpdir),
+    plugins: createInlineLoader([echo, react], tmpdir),
     pause: setImmediate,
   });
   await kernel.start();

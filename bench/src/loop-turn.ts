@@ -17,7 +17,7 @@ import { plugin as react } from "@backplane/plugin-strategy-react";
 import { hostPolicy, type Kernel } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
-import { inlineLoader } from "@backplane/test-kit/inline-loader";
+import { createInlineLoader } from "@backplane/test-kit/inline-loader";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
@@ -158,7 +158,7 @@ async function createGateway(
     log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
-    plugins: inlineLoader([model, react, adder], tmpdir),
+    plugins: createInlineLoader([model, react, adder], tmpdir),
     pause: setImmediate,
   });
   await kernel.start();

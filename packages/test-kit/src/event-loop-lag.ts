@@ -23,9 +23,9 @@ export function measureLag(): () => Promise<number> {
       collections.push({ from: startTime, to: startTime + duration });
   });
   observer.observe({ entryTypes: ["gc"] });
-  let last = { at: performance.now(), busy: busyMs() };
+  let last = { at: performance.now(), busy: readBusyMs() };
   const tick = (): void => {
-    const now = { at: performance.now(), busy: busyMs() };
+    const now = { at: performance.now(), busy: readBusyMs() };
     gaps.push({ from: last.at, to: now.at, busy: Math.min(now.busy - last.busy, now.at - last.at) });
     last = now;
   };
@@ -50,7 +50,7 @@ export function measureLag(): () => Promise<number> {
   };
 }
 
-function busyMs(): number {
+function readBusyMs(): number {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1_000;
 }

@@ -2,7 +2,7 @@
 import type { KernelPlugin } from "@backplane/contract";
 import type { PluginLoader } from "@backplane/ports";
 
-export function inlineLoader(plugins: readonly KernelPlugin[], stateDir: () => string): PluginLoader {
+export function createInlineLoader(plugins: readonly KernelPlugin[], stateDir: () => string): PluginLoader {
   const by_name = new Map(plugins.map((plugin) => [plugin.name, plugin]));
   return {
     discover: async () => ({

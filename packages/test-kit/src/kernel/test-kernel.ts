@@ -23,7 +23,7 @@ import {
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { onTestFinished } from "vitest";
 import { copyEmptyStore } from "../empty-store.ts";
-import { inlineLoader } from "../inline-loader.ts";
+import { createInlineLoader } from "../inline-loader.ts";
 import { createMemoryFolder } from "../memory-folder.ts";
 import { shareSchemas } from "../shared-schemas.ts";
 import { createTestLogger } from "../test-logger.ts";
@@ -110,7 +110,7 @@ export async function seedTestKernel(
     ...(options.marketplace === undefined ? {} : { marketplace: options.marketplace }),
     ...(options.plugins === undefined
       ? {}
-      : { plugins: inlineLoader(options.plugins, createTemporaryFolder) }),
+      : { plugins: createInlineLoader(options.plugins, createTemporaryFolder) }),
   };
   const kernel = createKernel(deps);
   if (options.start !== false) await kernel.start();
