@@ -206,8 +206,8 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "harness: a sub-agent of a child run is one level deeper",
     file: "packages/agent/src/tools/subagents.ts",
-    from: "...executionField(parent.caller, depth + 1),",
-    to: "...executionField(parent.caller, 0),",
+    from: "...buildExecutionField(parent.caller, depth + 1),",
+    to: "...buildExecutionField(parent.caller, 0),",
     tests: ["packages/agent/test/harness/limits.test.ts"],
   },
   {

@@ -85,8 +85,8 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
     defence: "llm endpoints: tokens are reserved for each requested answer",
     file: ENDPOINTS,
-    from: "reservedOutput(request.options.max_tokens) * countChoices(request.body)",
-    to: "reservedOutput(request.options.max_tokens)",
+    from: "computeReservedOutput(request.options.max_tokens) * countChoices(request.body)",
+    to: "computeReservedOutput(request.options.max_tokens)",
     tests: LLM_ENDPOINTS_TESTS,
     only: "each answer that a client",
   },

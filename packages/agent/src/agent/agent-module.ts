@@ -123,7 +123,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
     adoptSubagent: (turn) => subagents.adopt(turn),
-    permit: (caller) => door.authority.require(caller),
+    requireAuthority: (caller) => door.authority.require(caller),
     linkChildRun: (request) => linkChildRun(door, request),
     isChannelLimited: async (scope, channel) =>
       (await door.policies.getEffective(scope)).channels.has(channel),

@@ -67,7 +67,7 @@ export async function callCompactor(
   // The host itself keeps the pins if the compactor does not support them, so they reduce its target.
   const pins = compactor.supports_pinned_items ? [] : retained.pinned;
   const { target_tokens } = input;
-  const max_input_tokens = Math.max(target_tokens - estimateTokens(pins), reserveTokens(target_tokens));
+  const max_input_tokens = Math.max(target_tokens - estimateTokens(pins), computeReserve(target_tokens));
   const body = {
     binding_id: binding.binding_id,
     input: buildRequest(input, compactor.supports_pinned_items, max_input_tokens),
@@ -117,7 +117,7 @@ export function requireWithinTarget(
   { entries, retained, target_tokens }: CompactorInput,
 ): void {
   const required = estimateTokens(selectRetained(entries, retained));
-  const max = Math.max(target_tokens, required + reserveTokens(target_tokens));
+  const max = Math.max(target_tokens, required + computeReserve(target_tokens));
   const tokens = estimateCompacted(compacted);
   if (tokens <= max) return;
   throw new BackplaneError(
@@ -127,7 +127,7 @@ export function requireWithinTarget(
   );
 }
 
-function reserveTokens(target_tokens: number): number {
+function computeReserve(target_tokens: number): number {
   return Math.floor(target_tokens / 2);
 }
 

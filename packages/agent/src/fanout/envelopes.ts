@@ -107,7 +107,7 @@ function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
 }
 
 /** Returns the id of the event that finished the answer, or null if the entry is not a finished answer. */
-export function finishEventId({ kind, payload, meta }: Entry): string | null {
+export function finishEventIdOf({ kind, payload, meta }: Entry): string | null {
   if (kind !== "message" || payload.role !== "assistant") return null;
   return typeof meta.event_id === "string" ? meta.event_id : null;
 }

@@ -7,7 +7,7 @@
 import type { BusEvent, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
-import { Envelope, type Envelopes, finishEventId } from "./envelopes.ts";
+import { Envelope, type Envelopes, finishEventIdOf } from "./envelopes.ts";
 import { type RecentEnvelope, RecentEnvelopes } from "./recent-envelopes.ts";
 import type { SubscriberConnection } from "./subscriber-connection.ts";
 import type { UnfinishedAnswer, UnfinishedAnswers } from "./unfinished-answers.ts";
@@ -86,7 +86,7 @@ export class Hub {
   }
 
   noteFinished(entry: Entry): void {
-    const event_id = finishEventId(entry);
+    const event_id = finishEventIdOf(entry);
     if (event_id === null) return;
     if (event_id > this.#finished_id) this.#finished_id = event_id;
     this.#deps.unfinished.dropFinished(this.key.scope, this.key.session_id, event_id);

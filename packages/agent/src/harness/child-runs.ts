@@ -12,7 +12,7 @@ import { executionOf } from "../loop/run-turn.ts";
 import { findCallingRow, requireSessionSupport } from "./session-access.ts";
 
 /** Returns the field `execution` of a run that the caller starts. `nested` counts the sub-agents in between. */
-export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
+export function buildExecutionField(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
   const id = executionOf(caller);
   return id === null ? {} : { execution: { id, depth: (caller.delegation?.depth ?? 0) + 1 + nested } };
 }
@@ -31,7 +31,7 @@ export async function linkChildRun(
   if (row === null) return null;
   const link = {
     ...(row.run_id === null ? {} : { parent_run_id: row.run_id }),
-    ...executionField(caller),
+    ...buildExecutionField(caller),
   };
   // The rights below were checked when the plugin started the turn that the approved call belongs to.
   if (trigger === "approval") return { trigger, ...link };

@@ -134,7 +134,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     const { llm } = (await door.policies.getEffective(scope)).document;
     const uses = listBudgetUses(key, { scope, limits: llm }, now);
     const counts_tokens = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
-    const output = reservedOutput(request.options.max_tokens) * countChoices(request.body);
+    const output = computeReservedOutput(request.options.max_tokens) * countChoices(request.body);
     const reserved = counts_tokens ? estimateInput(request.body) + Math.min(output, MAX_RESERVED_OUTPUT) : 0;
     const record: LlmCall = {
       id: ids.next("llm_call"),
@@ -249,7 +249,8 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
   }
 
   async function endLost(before: number): Promise<void> {
-    // Right after an outage of the store, the lease of a live gateway may have expired. Null ignores the leases.
+    // Right after an outage of the store, the lease of a live gateway may have expired.
+    // With null the leases are ignored.
     const now = door.lease.mayTakeOver() ? clock.now() : null;
     const lost = await store.llm_calls.endLost(before, now);
     if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway stopped");
@@ -347,7 +348,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
 }
 
 /** A client may send any number as its limit; the provider decides whether it is valid. */
-function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
+function computeReservedOutput(max_tokens = RESERVED_OUTPUT): number {
   return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
 }
 

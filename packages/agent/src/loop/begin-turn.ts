@@ -88,7 +88,7 @@ export interface BeginDeps {
   /** Subscribes plugins to the events of an org and creates its default provider instances, before its first turn. */
   prepareOrg(org_id: string): Promise<void>;
   /** Throws when the caller has lost its authority. */
-  permit(caller: Caller): Promise<void>;
+  requireAuthority(caller: Caller): Promise<void>;
   /** Returns null if no plugin starts the turn. Throws if the plugin may not start it. */
   linkChildRun(request: TurnRequest): Promise<ChildRunLink | null>;
   /** Returns the reason why a strategy cannot be used, or null. */
@@ -101,7 +101,7 @@ export async function beginTurn(
   items: readonly TapeItem[],
 ): Promise<{ turn: Turn; entry_id: number }> {
   const { key, caller } = requested;
-  await deps.permit({ ...caller, scope: key.scope });
+  await deps.requireAuthority({ ...caller, scope: key.scope });
   // Every turn begins here, so no way of starting one bypasses the limits of a harness.
   const request = { ...requested, ...(await deps.linkChildRun(requested)) };
   await deps.prepareOrg(key.scope.org_id);

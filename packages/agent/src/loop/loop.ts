@@ -99,7 +99,7 @@ export class Loop {
     const map_key = sessionMapKey(request.key);
     const slot = this.#slots.get(map_key);
     if (slot !== undefined) {
-      if (request.trigger !== "message") throw busyHere(slot);
+      if (request.trigger !== "message") throw busyHereError(slot);
       const turn = await slot.turn.catch(() => null);
       const joined = await this.#tryJoin(turn, request);
       if (joined !== null) return joined;
@@ -179,7 +179,7 @@ export class Loop {
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const map_key = sessionMapKey(key);
     const slot = this.#slots.get(map_key);
-    if (slot !== undefined) throw busyHere(slot, "; interrupt it first");
+    if (slot !== undefined) throw busyHereError(slot, "; interrupt it first");
     const release = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
     this.#slots.set(map_key, { turn, release, running: null, is_exclusive: true });
@@ -354,9 +354,9 @@ export class Loop {
     const { key, caller, once } = request;
     const run = await store.runs.get(key.scope, run_id);
     // Only the actor of the other turn is known, not its rights, so no other actor may join.
-    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyOnOtherGateway(run_id);
+    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyOnOtherGatewayError(run_id);
     if (run?.status === "running" && (await this.#leavesChannel(run.channel, request)))
-      throw busyOnOtherGateway(run_id);
+      throw busyOnOtherGatewayError(run_id);
     const prepared = this.#prepare(request);
     const { event_id } = prepared;
     const keyed = once === undefined ? undefined : { ...once, response_fields: { run_id, event_id } };
@@ -370,7 +370,8 @@ export class Loop {
       prepared.publish();
       return { entry_id: ids.last_id, event_id, run_id, turn: null };
     }
-    if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyOnOtherGateway(run_id);
+    if ((await store.runs.get(key.scope, run_id))?.status === "running")
+      throw busyOnOtherGatewayError(run_id);
     return await this.accept(request);
   }
 
@@ -439,14 +440,14 @@ function blockingRunOf(error: unknown): string | null {
 }
 
 /** `advice` is added if a turn holds the session. Other work cannot be interrupted. */
-function busyHere({ is_exclusive }: SessionSlot, advice = ""): BackplaneError {
+function busyHereError({ is_exclusive }: SessionSlot, advice = ""): BackplaneError {
   const message = is_exclusive
     ? "The session is being reset, compacted or handed off."
     : `A turn of this session is running${advice}.`;
   return new BackplaneError("session.busy", message, { details: { retry_after_ms: 1_000 } });
 }
 
-function busyOnOtherGateway(run_id: string): BackplaneError {
+function busyOnOtherGatewayError(run_id: string): BackplaneError {
   return new BackplaneError("session.busy", "A turn of this session is running on another gateway.", {
     details: { run_id, retry_after_ms: 1_000 },
   });

@@ -39,7 +39,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const caller = await wait(() => resolveCaller(deps, run));
   const problem = await wait(() => findResumeProblem(deps, run, caller));
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
-  await wait(() => deps.permit(caller));
+  await wait(() => deps.requireAuthority(caller));
   await wait(() => deps.prepareOrg(key.scope.org_id));
   const rules = await wait(() => settings.read(key, run.strategy));
   const missing = deps.findStrategyProblem(rules.strategy);
@@ -155,7 +155,7 @@ async function findResumeProblem(
 
 const NO_SCOPES = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
-/** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
+/** Returns the caller with its current rights. `requireAuthority` decides whether an API key is still valid. */
 async function resolveCaller(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const caller = await findCaller(deps, run);
   return caller === null || run.channel === undefined ? caller : withChannel(caller, run.channel);

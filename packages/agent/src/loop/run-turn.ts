@@ -52,7 +52,7 @@ export interface StepDeps extends MemoryDeps {
   /** Called before each model call. Compacts the session when its context is nearly full. */
   compactIfNeeded(turn: Turn, provider: string): Promise<void>;
   /** Called before each step. Throws when the caller of the turn has lost its authority. */
-  permit(caller: Caller): Promise<void>;
+  requireAuthority(caller: Caller): Promise<void>;
 }
 
 /**
@@ -164,7 +164,7 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
     state.phase = "llm";
   }
   for (;;) {
-    await wait(() => deps.permit(turn.caller));
+    await wait(() => deps.requireAuthority(turn.caller));
     await deps.beforeStep(turn);
     turn.history = await wait(() => deps.history(turn.key));
     state.history = turn.history.size;
@@ -256,7 +256,7 @@ async function callModel(
       to: turn.to,
       signal: turn.signal,
       timeout_ms: LOOP_LIMITS.model_ms,
-      permit: () => wait(() => deps.permit(turn.caller)),
+      requireAuthority: () => wait(() => deps.requireAuthority(turn.caller)),
       onDelta(text) {
         turn.partial += text;
         unsent += text;

@@ -36,7 +36,7 @@ export class ActiveModels {
     const instance = all.get(provider ?? active ?? "");
     if (instance === undefined) return null;
     const { model, context_window } = instance.config;
-    return { provider: instance.id, model: textOrEmpty(model), window: windowTokens(context_window) };
+    return { provider: instance.id, model: textOrEmpty(model), window: toWindowTokens(context_window) };
   }
 
   /** All instances of the org, the active one first. */
@@ -47,7 +47,7 @@ export class ActiveModels {
 
   /**
    * Returns the instance that embeds texts: the active one if it has an embedding model, otherwise the first instance
-   * by id that has one. Null when no instance has one.
+   * by id that has one. Returns null if no instance has one.
    */
   async chooseEmbeddingModel(org_id: string): Promise<{ provider: string; model: string } | null> {
     const { active, all } = await this.#getInstances(org_id);
@@ -76,6 +76,6 @@ function textOrEmpty(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function windowTokens(value: Json | undefined): number {
+function toWindowTokens(value: Json | undefined): number {
   return typeof value === "number" && value > 0 ? value : COMPACTION_LIMITS.window_tokens;
 }

@@ -62,7 +62,7 @@ export interface ModelCallOptions {
   timeout_ms: number;
   retries?: number;
   /** Called before each attempt. Throws when the caller has lost its authority. */
-  permit?: () => Promise<void>;
+  requireAuthority?: () => Promise<void>;
   onDelta?: (text: string) => void;
   /** Called with every delta, whatever it holds. */
   onAnyDelta?: (delta: ModelDelta) => void;
@@ -113,7 +113,7 @@ export class ModelCalls {
   async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
     const retries = options.retries ?? LLM_LIMITS.retries;
     for (let attempt = 0; ; attempt++) {
-      await options.permit?.();
+      await options.requireAuthority?.();
       const answer = await this.#attempt(request, attempt + 1, options);
       if ("step" in answer) return answer;
       if (!answer.retryable || attempt >= retries) {

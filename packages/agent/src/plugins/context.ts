@@ -75,7 +75,7 @@ export function createPluginContext(
   return {
     name,
     stateDir: deps.loader.stateDir(name),
-    log: scopedLog(deps.log, name),
+    log: createScopedLog(deps.log, name),
     providers: createProvidersView(deps, org_id, name),
     emit,
     async config() {
@@ -103,7 +103,7 @@ export function createPluginContext(
   };
 }
 
-function scopedLog(log: Logger, plugin: string): PluginLog {
+function createScopedLog(log: Logger, plugin: string): PluginLog {
   const atLevel =
     (level: keyof Logger): PluginLog[keyof PluginLog] =>
     (fields, message) =>

@@ -49,9 +49,9 @@ export function createSamplingTool({
     brief: noBrief,
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
-      if (request === undefined) return refused("model_sampling answers only requests from MCP servers");
+      if (request === undefined) return toRefusal("model_sampling answers only requests from MCP servers");
       const chosen = await active_models.choose(scope.org_id);
-      if (chosen === null) return refused("no provider instance is active: backplane provider add");
+      if (chosen === null) return toRefusal("no provider instance is active: backplane provider add");
       const { provider, model } = chosen;
       const answer = await models.call(
         { provider, model, messages: messagesOf(request), tools: [], params: paramsOf(request) },
@@ -83,7 +83,7 @@ function paramsOf({ max_tokens, temperature, stop }: SamplingRequest): JsonObjec
   };
 }
 
-function refused(text: string): ToolReturn {
+function toRefusal(text: string): ToolReturn {
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
 }
 

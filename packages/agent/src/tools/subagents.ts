@@ -18,7 +18,7 @@ import {
 import { computeRemainingTime, type StoreWait } from "@backplane/door";
 import type { Clock, HostPolicy, InvocationRow, RunRow, SessionKey, Store } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
-import { executionField } from "../harness/child-runs.ts";
+import { buildExecutionField } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
 import { findForbiddenTools } from "../loop/progress.ts";
@@ -148,7 +148,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       parent_run_id: parent.run.id,
       trace_id: parent.run.trace_id,
       parent: parent.hold,
-      ...executionField(parent.caller, depth + 1),
+      ...buildExecutionField(parent.caller, depth + 1),
       subagent: {
         invocation_id: call.id,
         ...(typeof args.key === "string" ? { key: args.key } : {}),

@@ -39,7 +39,7 @@ export function createToolSearch(
     brief: noBrief,
     run: async (args, { invocation_id }) => {
       const turn = findTurn(invocation_id);
-      if (turn === undefined) return notInTurn();
+      if (turn === undefined) return notInTurnResult();
       const { query, limit } = args as { query: string; limit?: number };
       const deferred_tools = [...turn.tools.values()].filter(
         ({ name, deferred_by }) => deferred_by !== null && turn.allows(name),
@@ -62,7 +62,7 @@ function toAnswer(matches: readonly OfferedTool[]): ToolReturn {
   return { ok: true, brief, display: { kind: "json", data: { tools } as Json } };
 }
 
-function notInTurn(): ToolReturn {
+function notInTurnResult(): ToolReturn {
   const text =
     "tool_search works only in the turns of a conversation; clients can list the catalog themselves";
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };

@@ -36,7 +36,7 @@ export function checkClientSessionId(id: string): string {
   });
 }
 
-/** True for `_bridge:<plugin>` and `_bridge:<plugin>:…`. */
+/** Returns true for `_bridge:<plugin>` and `_bridge:<plugin>:…`. */
 export function isBridgeOf(plugin: string, session_id: string): boolean {
   if (!session_id.startsWith(plugin, BRIDGE_PREFIX.length)) return false;
   const end = BRIDGE_PREFIX.length + plugin.length;
