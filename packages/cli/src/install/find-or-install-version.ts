@@ -11,7 +11,7 @@ import { type LocalOrGatewaySource, sendInstallation } from "./send-installation
 const VERSION = /^\d+\.\d+\.\d+(?:[-+].*)?$/;
 
 interface VersionOptions extends Pick<InstallOptions, "allowScripts" | "allowBuild"> {
-  /** The upgrade is for the bindings of the whole org. */
+  /** The upgrade is for the bindings of the whole organization. */
   orgWide?: boolean;
 }
 
@@ -47,7 +47,7 @@ async function installVersion(
   return await sendInstallation(context, toInstallSource(source, target, args), { bind: false, ...settings });
 }
 
-/** With arguments, a package of an image starts another command, so its next version is installed with them too. */
+/** Arguments change the command that an image starts, so its next version is installed with the same ones. */
 async function readBoundArgs(
   context: CommandContext,
   package_id: string,
@@ -68,7 +68,7 @@ function toInstallSource(source: PluginSource, text: string, args: string[]): Lo
     return { gateway_source: { kind: "oci", reference: source.reference }, label: source.reference };
   if (source.kind === "image")
     return { gateway_source: { kind: "image", reference: source.reference, args }, label: source.reference };
-  if (source.kind === "agent-plugin") return { path: source.path, folder: true };
+  if (source.kind === "agent-plugin") return { path: source.path, is_folder: true };
   throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
     fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION, oci://HOST/NAME:TAG, image:NAME:TAG or marketplace:ID.",
   });

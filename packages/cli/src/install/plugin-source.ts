@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { BackplaneError, isObject, type JsonObject, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 
 export type PluginSource =
-  | { kind: "package"; path: string; folder: boolean }
+  | { kind: "package"; path: string; is_folder: boolean }
   /** An mcp.json. */
   | { kind: "mcp"; path: string }
   /** A folder with a plugin.json, which holds servers and skills. */
@@ -43,13 +43,13 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, findExampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFoundError(text);
-  const folder = statSource(path, text).isDirectory();
-  if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
-  if (folder && !existsSync(join(path, MANIFEST)) && declaresKernelPlugins(path))
+  const is_folder = statSource(path, text).isDirectory();
+  if (!is_folder && path.endsWith(".json")) return { kind: "mcp", path };
+  if (is_folder && !existsSync(join(path, MANIFEST)) && declaresKernelPlugins(path))
     return { kind: "kernel", source: path };
-  if (folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
+  if (is_folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
     return { kind: "agent-plugin", path };
-  return { kind: "package", path, folder };
+  return { kind: "package", path, is_folder };
 }
 
 /** The examples that come with Backplane: inside the published package, or at the root of the repository. */
@@ -88,8 +88,8 @@ function invalidFileError(message: string): BackplaneError {
 }
 
 /** Tool files and instrument plugins describe themselves and are bound when they are installed. */
-export function bindsAutomatically({ path, folder }: { path: string; folder: boolean }): boolean {
-  if (!folder) return /\.(jar|zip)$/.test(path);
+export function bindsAutomatically({ path, is_folder }: { path: string; is_folder: boolean }): boolean {
+  if (!is_folder) return /\.(jar|zip)$/.test(path);
   const contains = (name: string) => existsSync(join(path, name));
   return !contains(MANIFEST) && (contains("tools") || contains("META-INF/hefty-plugin.json"));
 }

@@ -1,4 +1,4 @@
-/** Prints what an installation would install and bind, what it may do and what would change. Nothing was installed. */
+/** Prints what an installation would install, bind and change, and what the packages may do. Nothing was installed. */
 import {
   type Binding,
   comparePackages,

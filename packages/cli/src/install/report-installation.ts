@@ -107,10 +107,10 @@ async function reportParts(
   );
 }
 
-/** Exports and servers that have the same permissions are named in one line. */
+/** Exports and servers with the same permissions are named in one line, at most this many of them. */
 const MAX_NAMES = 5;
 
-/** Says what the packages may do, and what changes for bindings of other versions. Nothing if nothing was changed. */
+/** Prints what new or newly bound packages may do, and how they differ from other versions that are or were bound. */
 async function reportAbilities(context: CommandContext, installation: Installation): Promise<void> {
   const { out } = context;
   const changed = groupByPackage(installation).filter(

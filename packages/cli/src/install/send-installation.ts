@@ -18,7 +18,7 @@ import type { CommandContext } from "../context/context.ts";
 
 /** A folder or an archive on this machine, or a source that the gateway reads itself. */
 export type LocalOrGatewaySource =
-  | { path: string; folder: boolean }
+  | { path: string; is_folder: boolean }
   | { gateway_source: InstallationRequest["source"]; label: string };
 
 export async function sendInstallation(
@@ -44,24 +44,24 @@ export async function sendInstallation(
 export function interruptedInstallationError(error: unknown, label: string): BackplaneError {
   const { details } = error as { details?: ErrorDetails & { step?: ProgressStep | null } };
   const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");
-  const stored = step >= PROGRESS_STEPS.indexOf("store");
-  const message = stored
+  const may_be_stored = step >= PROGRESS_STEPS.indexOf("store");
+  const message = may_be_stored
     ? `Interrupted. ${label} may already be installed; the gateway stopped the remaining steps.`
     : `Interrupted. The gateway stopped the installation of ${label}; nothing was installed.`;
   return new BackplaneError("request.cancelled", message, {
     ...(details === undefined ? {} : { details }),
-    fix: stored ? "backplane plugin list" : "Run the command again to install it.",
+    fix: may_be_stored ? "backplane plugin list" : "Run the command again to install it.",
     cause: error,
   });
 }
 
 async function sendArchive(
   context: CommandContext,
-  { path, folder }: { path: string; folder: boolean },
+  { path, is_folder }: { path: string; is_folder: boolean },
   settings: InstallationSettings,
 ): Promise<Installation> {
   const { installations } = context.client();
-  if (!folder) return await installations.installArchive(createReadStream(path), settings);
+  if (!is_folder) return await installations.installArchive(createReadStream(path), settings);
   return await packAndSend(path, (archive) =>
     installations.installArchive(archive, settings, {}, folderMetadata(path)),
   );

@@ -21,17 +21,17 @@ beforeAll(() => {
 afterAll(() => rmSync(cwd, { recursive: true, force: true }));
 
 test.each([
-  ["package", { kind: "package", folder: true }],
-  ["./package", { kind: "package", folder: true }],
-  ["both", { kind: "package", folder: true }],
-  ["neither", { kind: "package", folder: true }],
-  ["some.tgz", { kind: "package", folder: false }],
+  ["package", { kind: "package", is_folder: true }],
+  ["./package", { kind: "package", is_folder: true }],
+  ["both", { kind: "package", is_folder: true }],
+  ["neither", { kind: "package", is_folder: true }],
+  ["some.tgz", { kind: "package", is_folder: false }],
   ["mcp.json", { kind: "mcp" }],
   ["kernel", { kind: "kernel" }],
   ["npm:acme-memory@1.2.0", { kind: "npm", spec: "acme-memory@1.2.0" }],
   ["npm:@acme/memory@next", { kind: "npm", spec: "@acme/memory@next" }],
   ["npm:kernel", { kind: "npm", spec: "kernel" }],
-  ["example:hello-tool", { kind: "package", folder: true, path: resolve("examples/hello-tool") }],
+  ["example:hello-tool", { kind: "package", is_folder: true, path: resolve("examples/hello-tool") }],
 ])("recognizes the kind of %s", (text, expected) => {
   expect(readPluginSource(cwd, text)).toMatchObject(expected);
 });

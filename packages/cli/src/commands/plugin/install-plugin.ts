@@ -63,13 +63,13 @@ export async function installPlugin(
     const gateway_source = { kind: "mcp_json", document, file } as const;
     return await installServers(context, options, text, args, { gateway_source, label: file });
   }
-  const folder = source.kind === "agent-plugin" || (source.kind === "package" && source.folder);
-  if (folder && options.editable === true) {
+  const is_folder = source.kind === "agent-plugin" || (source.kind === "package" && source.is_folder);
+  if (is_folder && options.editable === true) {
     assertNoArgs(args, text);
     return await linkFolder(context, options, source.path, text);
   }
   if (source.kind === "agent-plugin")
-    return await installServers(context, options, text, args, { path: source.path, folder: true });
+    return await installServers(context, options, text, args, { path: source.path, is_folder: true });
   assertNoArgs(args, text);
   assertNoAllowFlags(options, text);
   if (options.bind === false || source.kind !== "package" || !bindsAutomatically(source))
@@ -79,7 +79,7 @@ export async function installPlugin(
   return await installKernelPlugin(context, source.source, options);
 }
 
-/** A link is a decision about a folder and not about its files, and a dry run runs no code of the source. */
+/** A dry run neither links a folder nor runs code of the source, so the flags for that are usage errors. */
 function assertDryRunFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
   const flag =
     options.editable === true
@@ -188,7 +188,7 @@ async function installPackage(
   return await reportInstallation(context, await sendInstallation(context, source, settings));
 }
 
-/** MCP servers, and Agent Plugins with their skills. */
+/** Installs MCP servers, or Agent Plugins with their skills. */
 async function installServers(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
