@@ -117,9 +117,9 @@ interface BindingFlagChanges extends Omit<BindingFlagSettings, "policy"> {
 }
 
 /**
- * Returns only the settings that were set by a flag. Flags for servers change only some fields of the config, which is
- * that of --config or else `current`. Secret names are resolved to references. The value of an unknown secret is
- * prompted for at a terminal; otherwise an unknown secret throws.
+ * Returns only the settings that were set by a flag. Server flags change single fields of the config from --config or,
+ * without it, of `current`. Secret names are resolved to references. For an unknown secret, prompts for the value at a
+ * terminal; without a terminal, throws.
  */
 export async function readBindingSettings(
   context: CommandContext,
@@ -132,7 +132,7 @@ export async function readBindingSettings(
   return { ...settings, policy: Object.fromEntries(chosen) as BindingPolicy };
 }
 
-/** As `readBindingSettings`, with null for the fields of the policy that a flag removes. */
+/** Like `readBindingSettings`, but with null for each policy field that a flag removes. */
 export async function readBindingChanges(
   context: CommandContext,
   options: BindingOptions,

@@ -28,7 +28,7 @@ export async function reportNarrowedGrant(context: CommandContext, binding: Bind
   const lines = [
     ...(domains.length === 0 ? [] : describeUnreachableDomains(binding, requested, grant)),
     ...(mounts.length > 0 && grant.mounts.length === 0
-      ? ["Its mounts have no effect: the host policy forbids mounts. See: backplane policy show"]
+      ? ["The mounts have no effect: the host policy forbids mounts. See: backplane policy show"]
       : []),
     ...warnings.map(({ message }) => `${message}.`),
   ];
@@ -44,18 +44,18 @@ function describeUnreachableDomains(
   const names = requested_domains.join(", ");
   if (requested.network === "none")
     return [
-      `${names} is not reachable: ${package_id} does not request network access. Its author can request it with network = "egress" in the permissions.`,
+      `Not reachable: ${names}. ${package_id} does not request network access. Its author can request it with network = "egress" in the permissions.`,
     ];
   if (grant.network === "none")
-    return [`${names} is not reachable: the host policy denies network access. See: backplane policy show`];
+    return [`Not reachable: ${names}. The host policy denies network access. See: backplane policy show`];
   const missing = requested_domains.filter((name) => !grant.allowed_domains.includes(name));
   if (missing.length === 0) return [];
   const reachable = grant.allowed_domains.join(", ") || "nothing";
   const reason =
     requested.allowed_domains === undefined
-      ? "a higher-level policy allows less"
+      ? "A higher-level policy allows less"
       : `${package_id} itself requests only ${requested.allowed_domains.join(", ")}`;
-  return [`${missing.join(", ")} is not reachable: ${reason}. Calls can reach: ${reachable}.`];
+  return [`Not reachable: ${missing.join(", ")}. ${reason}. Calls can reach: ${reachable}.`];
 }
 
 export function reportVersionChange({ out }: CommandContext, binding: Binding): void {

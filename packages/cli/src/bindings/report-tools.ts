@@ -1,6 +1,6 @@
 /**
- * Reports the tools of a new self-describing binding, in particular those that are not offered or need approval, or the
- * error if they could not be listed, with the commands that change this.
+ * Reports the tools of a new self-describing binding: which are not offered, which need approval, and the commands that
+ * change either. If the tools could not be listed, reports the error.
  */
 import {
   type Binding,
@@ -77,8 +77,8 @@ function noteUnavailable(
 }
 
 /**
- * Informs the operator after an installation that calls will need approval. For tools of unknown risk one policy
- * command changes that; a tool whose server declares that it writes still needs approval.
+ * Tells the operator after an installation which tools will need approval. For tools of unknown risk, shows the policy
+ * command that removes the need; a tool whose server declares that it writes still needs approval.
  */
 async function noteApprovals(
   context: CommandContext,

@@ -3,12 +3,12 @@
  * unaware of bindings, secrets and the sandbox.
  */
 
-/** A variable for a credential, as in EXA_API_KEY. */
+/** A variable for a credential, such as EXA_API_KEY. */
 const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PAT)\b/;
 /** The error of a write to the folder of the package, as Node and the C library report it. */
 const READ_ONLY = /\bEROFS\b|read-only file system/i;
 
-/** A server that starts a listener instead of reading its input. */
+/** The error for a server that listens on a port instead of reading its standard input. */
 const SERVES_HTTP = /did not answer within(?!.*\berror\b).*\b(?:https?:\/\/|port:? \d|listening\b)/is;
 
 /** Hints for the operator, derived from the output of the server. */

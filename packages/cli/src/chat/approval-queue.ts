@@ -33,10 +33,10 @@ export class ApprovalQueue {
     const current = this.#current;
     if (current === null) return;
     const read = this.#context.client().approvals.get(current.id);
-    const now = await read.catch(() => null);
-    if (now === null || now.status === "pending" || this.#current !== current) return;
+    const latest = await read.catch(() => null);
+    if (latest === null || latest.status === "pending" || this.#current !== current) return;
     this.#editor.cancelQuestion();
-    this.#print(`${now.status}${now.answered_by === null ? "" : ` by ${now.answered_by}`}`);
+    this.#print(`${latest.status}${latest.answered_by === null ? "" : ` by ${latest.answered_by}`}`);
     this.#askNext();
   }
 

@@ -108,7 +108,9 @@ async function findLastUserMessage(
 
 function parseEntryId(argument: string): number {
   if (/^[1-9]\d{0,14}$/.test(argument)) return Number(argument);
-  throw new BackplaneError("cli.usage", "Specify an entry by its number.", { fix: "/pins" });
+  throw new BackplaneError("cli.usage", "Specify an entry by its number.", {
+    fix: "/pins lists the pinned entries, and `backplane session show ID --entries` lists all.",
+  });
 }
 
 function modelOf({ model }: { model?: unknown }): string | null {

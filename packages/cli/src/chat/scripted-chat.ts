@@ -40,8 +40,8 @@ export async function runScriptedChat(
     },
   );
   const giveUp = async ({ id }: Approval) => {
-    const now = await retryRead(() => context.client().approvals.get(id), { signal: ended.signal });
-    if (now?.status !== "pending" || unanswered_id !== null) return;
+    const latest = await retryRead(() => context.client().approvals.get(id), { signal: ended.signal });
+    if (latest?.status !== "pending" || unanswered_id !== null) return;
     unanswered_id = id;
     await conversation.interrupt();
   };

@@ -49,7 +49,7 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
   function skipWhitespaceAndComments(): void {
     for (;;) {
       while (at < text.length && " \t\r\n".includes(text[at]!)) at++;
-      // The caller reports a slash that starts no comment as the character that it did not expect.
+      // The caller reports a slash that does not start a comment as an unexpected character.
       if (text[at] !== "/" || !"/*".includes(text[at + 1] ?? " ")) return;
       if (!comments) fail("comments are not allowed in this file");
       const end = commentEnd(text, at);
@@ -158,12 +158,12 @@ export function setJsonProperty(
     if (parent.properties === null) return null;
     // If a name occurs several times, its last occurrence is in effect.
     const property = parent.properties.findLast((property) => property.name === name);
-    const last = i === path.length - 1;
+    const is_last = i === path.length - 1;
     if (property === undefined) {
       const nested = path.slice(i + 1).reduceRight<JsonObject>((inner, key) => ({ [key]: inner }), value);
       return applyEdits(text, insertionEdits(text, parent, name, nested));
     }
-    if (last) {
+    if (is_last) {
       const { start, end } = property.node;
       const inline = !text.slice(property.start, end).includes("\n") && isInline(text, parent);
       return applyEdits(text, [
@@ -252,7 +252,7 @@ function format(text: string, value: Json, indent: string, inline: boolean): str
     .join(lineEnding(text));
 }
 
-/** The white space at the start of the line of `position`. */
+/** The whitespace at the start of the line that contains `position`. */
 function lineIndent(text: string, position: number): string {
   const line = text.slice(text.lastIndexOf("\n", position - 1) + 1, position);
   return /^[ \t]*/.exec(line)![0];

@@ -33,7 +33,7 @@ export function removeTomlTable(text: string, path: readonly string[]): string |
     for (let next = end; next < lines.length && !isHeader(lines[next]!); next++)
       if (!/^\s*(#|$)/.test(lines[next]!)) end = next + 1;
     i = end;
-    // `appendTomlTable` separated the table by an empty line.
+    // Removes the empty line that `appendTomlTable` added before the table.
     if (kept_lines.at(-1)?.trim() === "" && (i >= lines.length || lines[i]!.trim() === "")) kept_lines.pop();
   }
   return has_table ? kept_lines.join("") : null;

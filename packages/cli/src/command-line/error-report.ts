@@ -74,7 +74,7 @@ function fixText({ code, fix, details }: ErrorReport): string {
 
 /**
  * Remedies refer to details of the response, which are visible only with --json, so their values are inserted. Details
- * without text values, such as issues, are in the second line and become "named above".
+ * without text values, such as issues, are printed in the second line, so the remedy says "named above".
  */
 function replaceFieldNames(remedy: string, details: Record<string, unknown>): string {
   return remedy
@@ -93,7 +93,7 @@ const COMMANDS: Record<string, (details: Record<string, unknown>) => string | un
   "session.not_found": () => "backplane session list",
   // The remedy in the error table is about HTTP routes.
   "run.not_found": () => "backplane run list",
-  // This one is about HTTP headers.
+  // The remedy in the error table is about HTTP headers.
   "request.precondition": () =>
     "Someone else changed it at the same time. Review it, then run the command again.",
   "secret.in_use": ({ used_by }) => commandForFirst(used_by, "backplane binding set --unset-secret SLOT"),
@@ -120,7 +120,7 @@ function reasonText(failure: ErrorReport, description: string): string {
   return parts.length > 0 ? parts.join(" ") : "No further details are available.";
 }
 
-/** The message without the description, with which it may begin. */
+/** The message without the description at its start, if any. */
 function stripDescription(message: string, description: string): string {
   if (message.startsWith(description)) return message.slice(description.length).trimStart();
   const start = `${description.replace(/\.$/, "")}: `;
@@ -129,7 +129,7 @@ function stripDescription(message: string, description: string): string {
   return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}`;
 }
 
-/** For a list of issues the gateway's message is the first issue. */
+/** With a list of issues, the gateway's message ends with the first issue. */
 function repeatsFirstIssue({ message, details }: ErrorReport): boolean {
   const first: unknown = Array.isArray(details?.issues) ? details.issues[0]?.message : undefined;
   return typeof first === "string" && message.endsWith(`: ${first}`);

@@ -56,7 +56,7 @@ const BY_CODE: Partial<Record<ErrorCode, ExitCode>> = {
   timeout: EXIT.timeout,
 };
 
-/** `details.signal` marks an interruption at this terminal; a cancel by someone else is a failure. */
+/** `details.signal` marks an interruption at this terminal; a cancellation by someone else is a failure. */
 export function toExitCode(code: string, details?: Record<string, unknown>): ExitCode {
   if (details?.signal === "SIGINT") return EXIT.interrupted;
   // An unbound secret slot is a denial under every error code.

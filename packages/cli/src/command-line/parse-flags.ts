@@ -48,7 +48,7 @@ export function parseVariable(text: string, previous: Record<string, string> = {
   return { ...previous, [match[1]!]: match[2]! };
 }
 
-/** Splits words as a shell does, with quotes and backslashes but without expansions. */
+/** Splits text into words as a shell does, with quotes and backslashes but without expansions. */
 export function parseWords(text: string): string[] {
   const words: string[] = [];
   let word: string | null = null;

@@ -12,7 +12,7 @@ export function similarNames(name: string, known: readonly string[]): string[] {
     .map(({ candidate }) => candidate);
 }
 
-/** The number of edits; 0 if one name is the end of the other, as `echo` is of `mcp_demo_echo`. */
+/** The number of edits; 0 if one name ends with `_` and the other, as `mcp_demo_echo` ends with `_echo`. */
 function countEdits(a: string, b: string): number {
   if (b.endsWith(`_${a}`) || a.endsWith(`_${b}`)) return 0;
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);

@@ -37,11 +37,11 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .description("Allow calls to a tool, or to all tools of a server, within the policy's lasting_approvals.")
     .option("--server <name>", "all tools of this server or package")
     .option("--argument <name=pattern>", "only calls whose argument matches; repeatable", parseArgument)
-    .option("--only-these-arguments", "exclude calls with further arguments")
+    .option("--only-these-arguments", "exclude calls with other arguments")
     .addOption(
       new Option("--max-risk <risk>", "up to this risk (default: the current risk)").choices(RULE_RISKS),
     )
-    .option("--for <who>", "me, everyone, or the id of a key; all except me need the role admin", "me")
+    .option("--for <who>", "me, everyone, or the id of a key; all but me require the role admin", "me")
     .option("--org-wide", "for all projects of the organization")
     .option("--note <text>", "why the rule exists")
     .addHelpText("after", EXAMPLES)
@@ -52,7 +52,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .action(toAction(remove));
 }
 
-/** Collects `name=pattern` pairs. A pattern without `*` is the text itself. */
+/** Collects `name=pattern` pairs. A pattern without `*` matches only that text. */
 function parseArgument(
   text: string,
   previous: Record<string, ArgumentCondition> = {},

@@ -191,7 +191,7 @@ function assertValidOptions({ io }: CommandContext, { name, folder }: FileOption
     });
 }
 
-/** A key may list tools that do not exist yet, but a name may also be misspelt. The gateway checks profiles itself. */
+/** A key may list tools that do not exist yet, but a name may also be misspelled. The gateway checks profiles. */
 async function noteUnmatchedTools(context: CommandContext, patterns: readonly string[]): Promise<void> {
   const tool_patterns = patterns.filter((pattern) => !pattern.startsWith("@"));
   if (tool_patterns.length === 0) return;

@@ -65,7 +65,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
   key
     .command("trust <file>")
     .description(
-      "Trust the public key of a publisher, or change a key that is trusted: settings that are left out stay as they are.",
+      "Trust the public key of a publisher, or change a trusted key; settings that are not specified are kept.",
     )
     .requiredOption("--name <name>", "name of the publisher")
     .option(

@@ -174,7 +174,7 @@ function readField(field: string, text: string): Json {
   return value;
 }
 
-/** A risk may be set before its tool exists, but the name may also be misspelt, so a note is printed. */
+/** A risk may be set before its tool exists, but the name may also be misspelled, so a note is printed. */
 async function noteUnmatchedPattern(context: CommandContext, field: string): Promise<void> {
   const [top, ...name] = field.split(".");
   if (top !== "risks" || name.length === 0 || context.out.quiet) return;

@@ -101,7 +101,7 @@ async function set(
   const { label } = options;
   const { allowPrivate, secretStdin } = options;
   if (pairs.length === 0 && [label, secretStdin, allowPrivate].every((flag) => flag === undefined)) {
-    throw new BackplaneError("cli.usage", "No field to set.", {
+    throw new BackplaneError("cli.usage", "No field to set was specified.", {
       fix: `backplane provider set ${id} model=NAME`,
     });
   }

@@ -13,8 +13,8 @@ export async function generateKey(context: CommandContext, options: { out?: stri
   const { generateSigningKey } = await import("@backplane/supply");
   const file = resolve(context.io.cwd, options.out ?? DEFAULT_FILE);
   const { key_id, private_key, public_key } = generateSigningKey();
-  await writeNew(file, private_key, 0o600);
-  await writeNew(`${file}.pub`, public_key, 0o644);
+  await writeNewFile(file, private_key, 0o600);
+  await writeNewFile(`${file}.pub`, public_key, 0o644);
   context.out.data(
     { key_id, private_key_file: file, public_key_file: `${file}.pub` },
     () => `Created ${key_id}: ${file} (keep it secret) and ${file}.pub`,
@@ -101,7 +101,7 @@ export async function revokeSigningKey(
   return undefined;
 }
 
-async function writeNew(file: string, text: string, mode: number): Promise<void> {
+async function writeNewFile(file: string, text: string, mode: number): Promise<void> {
   await writeFile(file, text, { mode, flag: "wx" }).catch(async (error: NodeJS.ErrnoException) => {
     const fault = diskFault(error, file);
     if (fault !== null) {

@@ -72,7 +72,7 @@ function costNote(items: readonly CatalogEntry[]): string {
   const deferred_count = items.filter(({ status, deferred }) => status === "offered" && deferred).length;
   const deferred_note =
     deferred_count === 0 ? "" : ` ${deferred_count} are deferred: models find them with tool_search.`;
-  return `About ${tokens} tokens in every model call for ${listed.length} of them.${deferred_note}`;
+  return `About ${tokens} tokens in every model call for ${listed.length} of these tools.${deferred_note}`;
 }
 
 const DEFERRAL_REASONS: Record<Deferral, string> = {

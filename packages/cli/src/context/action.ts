@@ -20,7 +20,7 @@ export function createToAction(io: Io, setExitCode: (exit: number) => void): ToA
       const context = createContext(io, command.optsWithGlobals<GlobalFlags>());
       const exit = await handler(context, command.opts<Options>(), ...(all.slice(0, -2) as Args)).catch(
         (error: unknown) => {
-          throw codeOf(error) === "auth.invalid" ? describeRejectedToken(context, error as Error) : error;
+          throw codeOf(error) === "auth.invalid" ? rejectedTokenError(context, error as Error) : error;
         },
       );
       if (exit !== undefined) setExitCode(exit);
@@ -28,7 +28,7 @@ export function createToAction(io: Io, setExitCode: (exit: number) => void): ToA
 }
 
 /** Says which credential was rejected and by which gateway, because a forgotten variable overrides that of the home. */
-function describeRejectedToken(context: CommandContext, error: Error): BackplaneError {
+function rejectedTokenError(context: CommandContext, error: Error): BackplaneError {
   const { flags, io, home } = context;
   const source = tokenSource(flags, io.env, home);
   const { details } = error as { details?: ErrorDetails };

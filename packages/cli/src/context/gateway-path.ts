@@ -1,4 +1,4 @@
-/** Paths on the gateway's machine, which may be another one than this. */
+/** Paths on the gateway's machine, which may not be this machine. */
 import { homedir } from "node:os";
 import { posix, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -7,7 +7,7 @@ import { readDaemonFile } from "./locate-gateway.ts";
 
 /**
  * Resolves a relative path, or one that starts with `~`, only for the gateway of this home, which runs on this machine:
- * the same path may be another folder on another machine. `label` names the path in the error.
+ * the same path may mean another folder on another machine. `label` names the path in the error.
  */
 export function resolveGatewayPath(
   context: Pick<CommandContext, "io" | "home" | "url">,

@@ -18,7 +18,7 @@ export function addPageFlags(command: Command): Command {
 /** The largest page that every list of the API returns. */
 const PAGE_LIMIT = 500;
 
-/** Fetches every item of a list, page by page, or all pages up to the first that contains an item to `stopAt`. */
+/** Fetches every item of a list, page by page. Stops after a page with an item that matches `stopAt`. */
 export async function listAll<T>(
   fetchPage: (page: {
     limit: number;
@@ -39,9 +39,9 @@ export function showPage<T>(
   context: CommandContext,
   page: { items: readonly T[]; next: string | null },
   heads: string[],
-  row: (item: T) => Cell[],
+  toCells: (item: T) => Cell[],
 ): void {
-  showRows(context, page, heads, page.items.map(row), page.next);
+  showRows(context, page, heads, page.items.map(toCells), page.next);
 }
 
 /** Prints `value` with --json, otherwise `rows` as a table. */

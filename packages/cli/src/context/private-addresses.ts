@@ -6,9 +6,9 @@ export function isPrivateAddress(address: string): boolean {
   return version !== 0 && PRIVATE.check(address, version === 4 ? "ipv4" : "ipv6");
 }
 
-const PRIVATE = privateAddresses();
+const PRIVATE = createPrivateRanges();
 
-function privateAddresses(): BlockList {
+function createPrivateRanges(): BlockList {
   const list = new BlockList();
   for (const [net, bits] of [
     ["0.0.0.0", 8],

@@ -25,7 +25,7 @@ export function listAbilities(described: DescribedPackage): ExportAbilities[] {
   );
 }
 
-/** Lines for a terminal. Of a longer list of names, only the first `max_names` are shown. */
+/** Lines for a terminal, each with at most `max_names` names. */
 export function formatPermissions(packages: readonly DescribedPackage[], max_names = Infinity): string[] {
   const named = packages.flatMap((described) => nameRequests(described, packages.length > 1));
   const without = packages.filter((described) => listRequests(described).length === 0);
@@ -68,7 +68,7 @@ interface AbilityLine {
   reasons: readonly string[];
 }
 
-/** A reason for a permission that is not requested would be confusing. */
+/** Omits the reason for a permission that is not requested, because it would be confusing. */
 function describe(permissions: Permissions): AbilityLine[] {
   return permissionDetails(permissions).map(({ sentence, granted, reasons }) => ({
     sentence,

@@ -37,10 +37,10 @@ function toReportedError(thrown: unknown, find: () => FoundCommand, json: boolea
   const message = thrown.message.replace(/^error: /, "").replace(/\n/g, " ");
   const { command, path } = find();
   const unknown = thrown.code === "commander.unknownCommand" ? /'(.*?)'/.exec(message)?.[1] : undefined;
-  const usual_name = unknown === undefined ? undefined : findUsualName(command, unknown);
-  if (usual_name !== undefined)
-    return new BackplaneError("cli.usage", `Unknown command '${unknown}' (Did you mean ${usual_name}?)`, {
-      fix: `${path} ${usual_name} --help`,
+  const equivalent = unknown === undefined ? undefined : findEquivalent(command, unknown);
+  if (equivalent !== undefined)
+    return new BackplaneError("cli.usage", `Unknown command '${unknown}' (Did you mean ${equivalent}?)`, {
+      fix: `${path} ${equivalent} --help`,
     });
   return new BackplaneError("cli.usage", `${message.charAt(0).toUpperCase()}${message.slice(1)}`, {
     fix: `${path} --help`,
@@ -52,15 +52,15 @@ function missingSubcommandError(command: string): BackplaneError {
   return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
 
-/** The name here of a command that other programs call differently. */
-function findUsualName(group: Command, word: string): string | undefined {
-  const name = USUAL_NAMES.get(word);
+/** The command of the group that does what other programs call `word`. */
+function findEquivalent(group: Command, word: string): string | undefined {
+  const name = EQUIVALENTS.get(word);
   let command: Command | undefined = group;
   for (const part of name?.split(" ") ?? []) command = command?.commands.find((sub) => sub.name() === part);
   return command === undefined ? undefined : name;
 }
 
-const USUAL_NAMES: ReadonlyMap<string, string> = new Map([
+const EQUIVALENTS: ReadonlyMap<string, string> = new Map([
   ["start", "up"],
   ["serve", "up"],
   ["stop", "down"],

@@ -79,7 +79,7 @@ export async function readSecretValue(
 ): Promise<string> {
   const can_prompt = canAsk(io, flags);
   if (io.stdin.isTTY === true && !can_prompt)
-    throw missingValueError("stdin is a terminal, and --no-input forbids prompts.", fix);
+    throw missingValueError("There is no value: stdin is a terminal, and --no-input forbids prompts.", fix);
   const text = can_prompt
     ? await readHidden(io, `Value of ${name}: `)
     : (await readStdin(io)).toString("utf8");

@@ -27,7 +27,7 @@ const NO_STATUS_LINE: StatusLine = { begin: () => ({ update() {}, end() {} }), c
 export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusLine {
   const { stderr, silence_ms } = io;
   if (!shown || silence_ms === Number.POSITIVE_INFINITY) return NO_STATUS_LINE;
-  const terminal = stderr.isTTY === true && io.env.TERM !== "dumb";
+  const is_terminal = stderr.isTTY === true && io.env.TERM !== "dumb";
   const waits: { text: string; started_at: number }[] = [];
   let drawn = "";
   let printed_at = 0;
@@ -43,7 +43,7 @@ export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusL
     const now = performance.now();
     if (newest === undefined || (drawn === "" && now - printed_at < silence_ms)) return;
     const text = `${plainLine(newest.text)} (${Math.round((now - newest.started_at) / 1_000)} s)`;
-    if (!terminal) {
+    if (!is_terminal) {
       stderr.write(`${text}\n`);
       printed_at = now;
       return;

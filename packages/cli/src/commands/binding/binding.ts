@@ -260,8 +260,8 @@ function grantFields({ requested, grant }: ValidationReport): Record<string, str
     ["secrets", requested.secret_slots, grant.secret_slots],
   ];
   const toText = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
-  const rows = pairs.map(([name, input, granted]) => {
-    const [requested_text, granted_text] = [toText(input), toText(granted)];
+  const rows = pairs.map(([name, requested_value, granted_value]) => {
+    const [requested_text, granted_text] = [toText(requested_value), toText(granted_value)];
     return [
       name,
       requested_text === granted_text ? granted_text : `${granted_text} (requested: ${requested_text})`,

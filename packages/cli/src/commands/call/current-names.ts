@@ -5,7 +5,10 @@ import type { CommandContext } from "../../context/context.ts";
 
 const AUDIT_PAGE = 200;
 
-/** Former names are those in the newest audit entries, if the credential may read them, and that of the package. */
+/**
+ * The former names of a server are its names in the newest audit entries, if the credential may read them, and the name
+ * derived from its package.
+ */
 export async function findCurrentNames(
   context: CommandContext,
   name: string,

@@ -55,8 +55,8 @@ export async function followInvocation(
   });
   const limitApprovalWait = async () => {
     // A call that was approved in time is limited only by the gateway's own deadline, so the state has to be known.
-    const now = await retryRead(() => client.invocations.get(id!), { signal: ended.signal });
-    if (now?.status !== "waiting_approval") return;
+    const latest = await retryRead(() => client.invocations.get(id!), { signal: ended.signal });
+    if (latest?.status !== "waiting_approval") return;
     gave_up ??= "approval_wait";
     cancel();
   };

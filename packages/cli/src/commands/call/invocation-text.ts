@@ -142,7 +142,7 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
 
 type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
 
-/** Reasons of refusals that a grant for the host name prevents. */
+/** The refusal reasons that a grant for the host name prevents. */
 const FIXED_BY_DOMAIN_GRANT = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
 

@@ -1,7 +1,7 @@
 /**
  * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it
- * and an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 6 changed files, 124 timeout, 130
- * interrupted.
+ * and an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 6 the package's files were changed, 124
+ * timeout, 130 interrupted.
  */
 import {
   BackplaneError,
@@ -87,7 +87,7 @@ async function runInvoke(
   const { out } = context;
   const invoke = () =>
     client.invocations.invoke(body).catch(async (error: unknown) => {
-      throw describeInputSchema(export_id, await suggestExport(context, export_id, error));
+      throw addSchemaHint(export_id, await addExportHint(context, export_id, error));
     });
   if (!options.wait) {
     const started = await invoke();
@@ -114,7 +114,7 @@ async function runInvoke(
 }
 
 /** Adds the current name of a renamed tool, or otherwise the names of tools that resemble the unknown one. */
-async function suggestExport(
+async function addExportHint(
   context: CommandContext,
   name: string | undefined,
   error: unknown,
@@ -123,7 +123,7 @@ async function suggestExport(
   const code = codeOf(error);
   // The name of a package is not a valid name of an export.
   if (code === "request.invalid" && name.includes("/"))
-    return (await describeUnboundExport(context, name)) ?? error;
+    return (await unboundExportError(context, name)) ?? error;
   if (code !== "export.not_found") return error;
   const tools = (await ifAllowed(context.client().catalog.list({ all: true }))) ?? [];
   const renamed = await findCurrentNames(context, name, tools);
@@ -134,7 +134,7 @@ async function suggestExport(
           name,
           tools.map((tool) => tool.name).filter((other) => other !== name),
         );
-  if (similar.length === 0) return (await describeUnboundExport(context, name)) ?? error;
+  if (similar.length === 0) return (await unboundExportError(context, name)) ?? error;
   const message = `${(error as Error).message} Did you mean ${similar.join(" or ")}?`;
   return new BackplaneError("export.not_found", message, {
     fix: `backplane invoke ${similar[0]}`,
@@ -143,7 +143,7 @@ async function suggestExport(
 }
 
 /** Says where the schema of an invalid input is, unless the gateway suggests something more specific. */
-function describeInputSchema(name: string | undefined, error: unknown): unknown {
+function addSchemaHint(name: string | undefined, error: unknown): unknown {
   if (codeOf(error) !== "input.invalid" || name === undefined) return error;
   const { message, details } = error as BackplaneError;
   if (specificFix(error as BackplaneError) !== undefined) return error;
@@ -155,7 +155,7 @@ function describeInputSchema(name: string | undefined, error: unknown): unknown 
 }
 
 /** Says how to bind an export of an installed package, or which exports the package with this name has. */
-async function describeUnboundExport(context: CommandContext, name: string): Promise<BackplaneError | null> {
+async function unboundExportError(context: CommandContext, name: string): Promise<BackplaneError | null> {
   const { packages, bindings } = context.client();
   const bound = await ifAllowed(listAll((page) => bindings.list(page)));
   if (bound === null || bound.some(({ export_id }) => export_id === name)) return null;

@@ -51,10 +51,10 @@ async function backUp(
   const { createBackup, loadConfig } = await import("@backplane/gateway");
   const credentials = options.withCredentials === true;
   const config = loadConfig({ home, env: io.env, flags: {} });
-  const done = await out.during(`Backing up ${home}`, () =>
+  const backup = await out.during(`Backing up ${home}`, () =>
     createBackup(config, { to: resolve(io.cwd, file), credentials, progress: (text) => out.note(text) }),
   );
-  out.data({ ...done, home }, () => `Backed up ${home} to ${done.file} (${done.bytes} bytes)`);
+  out.data({ ...backup, home }, () => `Backed up ${home} to ${backup.file} (${backup.bytes} bytes)`);
   out.note(
     credentials
       ? "The archive contains secret.key and admin.token: protect it as carefully as those files."

@@ -85,20 +85,20 @@ async function isResponding(url: string): Promise<boolean> {
 }
 
 async function status(context: CommandContext): Promise<undefined> {
-  const now = await context.client().status();
+  const current = await context.client().status();
   const url = context.url();
   const daemon = readDaemonFile(context.home);
   const pid = daemon !== null && daemon.url === url ? daemon.pid : null;
-  const { invocations, runner, sandbox, caller } = now;
+  const { invocations, runner, sandbox, caller } = current;
   const waiting_upgrades = await listWaitingUpgrades(context);
-  context.out.data({ url, pid, home: context.home, ...now, waiting_upgrades }, () =>
+  context.out.data({ url, pid, home: context.home, ...current, waiting_upgrades }, () =>
     fields({
-      gateway: `${now.ready ? "ready" : "not ready"} at ${url}`,
-      version: `${now.version} on Node ${now.node}`,
+      gateway: `${current.ready ? "ready" : "not ready"} at ${url}`,
+      version: `${current.version} on Node ${current.node}`,
       process: pid ?? undefined,
-      up_for: `${now.uptime_s} s`,
-      store: storeText(now.store),
-      last_backup: now.store.kind === null ? undefined : (now.store.last_backup_at ?? "never"),
+      up_for: `${current.uptime_s} s`,
+      store: storeText(current.store),
+      last_backup: current.store.kind === null ? undefined : (current.store.last_backup_at ?? "never"),
       calls: `${invocations.running} running, ${invocations.waiting_approval} awaiting approval, ${invocations.queued} queued`,
       upgrades: waiting_upgrades.length === 0 ? undefined : `${waiting_upgrades.length} awaiting a decision`,
       plugins: `${runner.processes} processes, ${runner.prewarmed} of them prewarmed`,

@@ -25,7 +25,7 @@ const RECONNECT_MS = 1_000;
 const VERSION_META = "io.modelcontextprotocol/protocolVersion";
 const INITIALIZED: JsonObject = { jsonrpc: "2.0", method: "notifications/initialized" };
 
-/** Resolves when the client has closed stdin, or at `stop`. */
+/** Resolves when the client has closed stdin, or when `stop` is aborted. */
 export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   const closed = new AbortController();
   const ended = AbortSignal.any([bridge.stop, closed.signal]);
@@ -73,15 +73,15 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   async function forward(message: Json, line: string): Promise<void> {
     const { id, method } = isObject(message) ? message : {};
     const stop = new AbortController();
-    const request = isId(id) && typeof method === "string" ? id : null;
+    const request_id = isId(id) && typeof method === "string" ? id : null;
     const refuse = (text: string) => {
-      if (request !== null)
-        writeMessage({ jsonrpc: "2.0", id: request, error: { code: MCP_ERRORS.refused, message: text } });
+      if (request_id !== null)
+        writeMessage({ jsonrpc: "2.0", id: request_id, error: { code: MCP_ERRORS.refused, message: text } });
     };
     try {
       if (cancelStateless(message)) return;
       const stateless = statelessHeaders(message);
-      if (request !== null && stateless !== null) stateless_requests.set(request, stop);
+      if (request_id !== null && stateless !== null) stateless_requests.set(request_id, stop);
       let refusal: string | null = null;
       if (stateless !== null) refusal = await exchange(stateless, line, stop.signal);
       else if (method === "initialize") refusal = await initialize(message as JsonObject, line, stop.signal);
@@ -90,7 +90,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     } catch {
       if (!ended.aborted && !stop.signal.aborted) refuse(`the gateway at ${bridge.url} cannot be reached`);
     } finally {
-      if (request !== null) stateless_requests.delete(request);
+      if (request_id !== null) stateless_requests.delete(request_id);
     }
   }
 

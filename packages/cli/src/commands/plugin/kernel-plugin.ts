@@ -15,7 +15,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
-/** Package ids contain a slash, names of kernel plugins do not. */
+/** Package ids contain a slash; names of kernel plugins do not. */
 export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
@@ -115,7 +115,7 @@ export async function setEnabled(
   return undefined;
 }
 
-/** Trusted code has all permissions of the gateway, so trusting it needs a confirmation. */
+/** Trusted code has all permissions of the gateway, so trusting it requires confirmation. */
 export async function setTrusted(
   context: CommandContext,
   name: string,

@@ -1,11 +1,11 @@
 /**
- * Creates files and folders at paths that must not exist yet. Nothing is overwritten, except that on a file system without
- * hard links a file that another process creates at the last moment is replaced.
+ * Creates files and folders at paths that must not exist yet. Nothing is overwritten, with one exception: without hard
+ * links, a file that another process creates at the last moment is replaced.
  */
 import { type FileHandle, link, open, rename, rm } from "node:fs/promises";
 import { BackplaneError, diskFault } from "@backplane/contract";
 
-/** Fills a new file. An archive is never overwritten, because its digest may have been published. */
+/** Creates a file and fills it. An archive is never overwritten, because its digest may have been published. */
 export async function writeNewFile<T>(file: string, write: (target: FileHandle) => Promise<T>): Promise<T> {
   const target = await open(file, "wx").catch((error: unknown) => {
     throw newOutputError(error, file);
@@ -18,7 +18,7 @@ export async function writeNewFile<T>(file: string, write: (target: FileHandle) 
   }
 }
 
-/** Both paths are on one file system. A link fails where a rename would overwrite. */
+/** Both paths must be on one file system. A link fails where a rename would overwrite. */
 export async function moveToNewFile(draft: string, file: string): Promise<void> {
   try {
     await link(draft, file);
@@ -28,7 +28,7 @@ export async function moveToNewFile(draft: string, file: string): Promise<void> 
   }
 }
 
-/** Both paths are on one file system. A rename of a folder replaces nothing but an empty folder. */
+/** Both paths must be on one file system. A rename of a folder replaces nothing but an empty folder. */
 export async function moveToNewFolder(draft: string, folder: string): Promise<void> {
   try {
     await rename(draft, folder);

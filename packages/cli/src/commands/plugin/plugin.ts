@@ -114,7 +114,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     );
   addAllowFlags(plugin.command("upgrade <package>"))
     .description(
-      "Upgrade all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
+      "Upgrade all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. First shows what changes.",
     )
     .option(
       "--from <source>",
@@ -132,7 +132,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--trial <seconds>",
-      "how long the gateway watches the new version and rolls back if the version fails (default: 60)",
+      "length of the trial, in which the gateway rolls back a version that crashes or fails too often (default: 60)",
       wholeNumber("--trial", 0, 86_400),
     )
     .option("--org-wide", "bindings of the whole organization instead of one project")

@@ -20,8 +20,8 @@ const HELPER_MS = 30_000;
 const HELPER_NAME = /^[A-Za-z0-9._-]+$/;
 
 /**
- * The login for a repository on exactly this host, or null. A file that cannot be read is treated as empty. A file that
- * the user has set with REGISTRY_AUTH_FILE comes first, then that of Docker, then those of Podman.
+ * The login for a repository on exactly this host, or null. A file that cannot be read is treated as empty. The file in
+ * REGISTRY_AUTH_FILE comes first, then that of Docker, then those of Podman.
  */
 export async function findRegistryLogin(
   registry: string,
@@ -49,8 +49,8 @@ interface LoginFile {
   names: string[] | null;
 }
 
-function containersFile(folder: string | undefined, ...path: string[]): LoginFile[] {
-  return folder === undefined || folder === "" ? [] : [{ path: join(folder, ...path), names: null }];
+function containersFile(base: string | undefined, ...path: string[]): LoginFile[] {
+  return base === undefined || base === "" ? [] : [{ path: join(base, ...path), names: null }];
 }
 
 /** Docker stores the login for its own registry under the address of API version 1. */

@@ -35,7 +35,7 @@ function describeServer({ name, version, description, sources, variables }: List
     ...(description === "" ? [] : [description]),
     ...(required.length === 0 ? [] : [`Needs ${required.join(", ")}.`]),
     ...(sources.length === 0
-      ? ["Its packages are of kinds that cannot be installed."]
+      ? ["None of its packages can be installed: their types are not supported."]
       : sources.slice(0, 2).map((source) => `backplane plugin install ${source}`)),
   ];
   return [

@@ -46,7 +46,7 @@ interface StartOptions extends WorkspaceOptions, HarnessFlags {
 }
 
 export function addRunCommands(program: Command, toAction: ToAction): void {
-  const run = program.command("run").description("Single turns of an agent.");
+  const run = program.command("run").description("Single turns of an agent, and runs of harnesses.");
   addWorkspaceFlag(run.command("start"))
     .description("Start a turn; prints the run id, or the answer with --wait or --stream.")
     .requiredOption("--session <id>", "session id; the session is created if it does not exist")
@@ -66,7 +66,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--max-time <ms>",
-      "how long the execution may take, over all its resumes",
+      "how long the execution may take, across all its resumes",
       limitParser("--max-time"),
     )
     .option("--no-compaction", "do not allow the harness to compact sessions")
@@ -74,7 +74,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .action(toAction(start));
   run
     .command("resume <id>")
-    .description("Continue the harness of an ended run at its last checkpoint, in a new run.")
+    .description("Continue the harness of an ended run from its last checkpoint, in a new run.")
     .option("--input <text>", "message; without one, the harness gets the message of the ended run again")
     .option("--wait", "wait for the end and print the summary")
     .action(toAction(resume));

@@ -16,18 +16,18 @@ import { plainLine } from "../../terminal/plain-text.ts";
 const PAGE_SIZE = 500;
 
 export function addTapeCommands(session: Command, toAction: ToAction): void {
-  const sinceFlag = (command: Command) =>
+  const addSinceFlag = (command: Command) =>
     command.option(
       "--since <entry>",
       "only entries after this one",
       wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
       0,
     );
-  sinceFlag(addWorkspaceFlag(session.command("show <id>")))
+  addSinceFlag(addWorkspaceFlag(session.command("show <id>")))
     .description("Show a conversation; with --json the session and its entries.")
     .option("--entries", "print every entry of the tape, one per line")
     .action(toAction(show));
-  sinceFlag(addWorkspaceFlag(session.command("replay <id>")))
+  addSinceFlag(addWorkspaceFlag(session.command("replay <id>")))
     .description("Print a tape entry by entry; with --json one document per line.")
     .option("--follow", "then print new events until Ctrl-C")
     .action(toAction(replay));

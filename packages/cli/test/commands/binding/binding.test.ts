@@ -165,7 +165,7 @@ describe("bindings and packages", () => {
     const set = (...flags: string[]) =>
       gateway.backplane(["binding", "set", bindings.echo!.binding_id, ...flags]);
     expect((await set("--domains", "api.example.com")).err).toContain(
-      "api.example.com is not reachable: acme/cli-kit does not request network access.",
+      "Not reachable: api.example.com. acme/cli-kit does not request network access.",
     );
     expect((await set("--domains", "")).err).toBe("");
   });
@@ -345,7 +345,7 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("reports why a folder is not a plugin instead of a broken upload", async () => {
+  test("reports why a folder is not a plugin, not that its upload failed", async () => {
     const cwd = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     try {
       const { exit, err } = await gateway.backplane(["plugin", "install", "."], { cwd });

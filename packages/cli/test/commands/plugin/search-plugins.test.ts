@@ -125,7 +125,7 @@ verifies(
   backplane plugin install npm:@acme/weather@2.0.0
   backplane plugin install pypi:acme-weather==2.0.0
 acme/nuget 2.0.0 (public registry, not reviewed)
-  Its packages are of kinds that cannot be installed.
+  None of its packages can be installed: their types are not supported.
 `);
     expect(requests.sort()).toEqual(["GET /v1/marketplace", "GET /v1/marketplace-servers"]);
   },
