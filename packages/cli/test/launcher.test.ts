@@ -106,8 +106,8 @@ describe("launcher", () => {
     expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
   });
 
-  test("imports by name in dist/main.js only functions that Node 20.19 has", () => {
-    const since_20 = new Set([
+  test("dist/main.js imports by name only functions that Node 20.19 has", () => {
+    const available_in_20 = new Set([
       "createRequire",
       "join",
       "lstatSync",
@@ -122,7 +122,7 @@ describe("launcher", () => {
     const imports = [...text.matchAll(/^import (?:\w+, )?\{([^}]*)\} from "node:/gm)];
     expect(imports.length).toBeGreaterThan(0);
     const names = imports.flatMap(([, list]) => list!.split(",").map((name) => name.trim()));
-    expect(names.filter((name) => !since_20.has(name))).toEqual([]);
+    expect(names.filter((name) => !available_in_20.has(name))).toEqual([]);
   });
 
   test("starts the bundled Node from dist/main.js under an old Node, and reports a missing one", () => {

@@ -16,7 +16,7 @@ const PARROT_STRATEGY = `
 
 verifies(
   "cli.seed",
-  "runs the seed's plugin, doctor, config, session and up commands with --json",
+  "runs the required plugin, doctor, config, session and up commands with --json",
   async () => {
     const folder = createKernelPluginFolder("parrot", PARROT_STRATEGY, "strategy");
     const gateway = await spawnUp("--strategy", "parrot", "--json");

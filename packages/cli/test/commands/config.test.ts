@@ -92,7 +92,7 @@ test("removes a key with `unset`, and asks for confirmation before it removes al
   expect(await gateway.json(["config", "list", "gone"])).toEqual({});
 });
 
-test("notes a key that resembles one of the gateway", async () => {
+test("warns about a key that resembles one of the gateway's own keys", async () => {
   const misspelled = await setConfig("provdier", "prod");
   expect([misspelled.exit, misspelled.err]).toEqual([
     EXIT.ok,

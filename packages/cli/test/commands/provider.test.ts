@@ -61,9 +61,9 @@ test("`provider test` exits with 1 and prints the reason if the instance fails",
 
 test("reads a secret from stdin or a hidden prompt, never from an argument, and masks it", async () => {
   const value = "sk-verysecretvalue-4321";
-  const argued = await gateway.backplane(["provider", "add", "llm-openai", "--set", `api_key=${value}`]);
-  expect(argued.exit).toBe(EXIT.usage);
-  expect(argued.out + argued.err).not.toContain(value);
+  const as_argument = await gateway.backplane(["provider", "add", "llm-openai", "--set", `api_key=${value}`]);
+  expect(as_argument.exit).toBe(EXIT.usage);
+  expect(as_argument.out + as_argument.err).not.toContain(value);
   const argv = ["provider", "add", "llm-openai", "--id", "prod", "--secret-stdin", "api_key"];
   const added = await gateway.backplane(argv, { stdin: `${value}\n` });
   expect(added.exit).toBe(EXIT.ok);

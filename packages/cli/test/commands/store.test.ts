@@ -31,9 +31,9 @@ async function backplane(...argv: string[]) {
   return { exit, json: io.out() === "" ? null : JSON.parse(io.out()), err: io.err() };
 }
 
-function tamper(text: string): void {
+function tamper(sql: string): void {
   const database = new DatabaseSync(file, { defensive: false });
-  database.exec(text);
+  database.exec(sql);
   database.close();
 }
 

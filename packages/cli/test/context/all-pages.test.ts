@@ -43,7 +43,7 @@ test("reads the tools of a binding on a later page", async () => {
   expect(bound.map(({ binding }) => binding.binding_id)).toEqual(["bind_2"]);
 });
 
-test("suggests to upgrade an older binding that is on a later page, after an installation", async () => {
+test("suggests upgrading an older binding on a later page after an installation", async () => {
   const notes: string[] = [];
   const out = { note: (text: string) => notes.push(text), data: () => {}, quiet: false, json: false };
   const scope = { org_id: "org_local", project_id: null };
@@ -119,7 +119,7 @@ test("shows the children of a session that are on a later page", async () => {
   expect(out).toMatch(/children: +child/);
 });
 
-test("continues the newest session that a person started, whatever number of runs followed", async () => {
+test("continues the newest session that a person started, however many runs followed", async () => {
   const runs = [
     { session_id: "child", parent_run_id: "run_1", workspace: "default" },
     { session_id: "mine", parent_run_id: null, workspace: "default" },

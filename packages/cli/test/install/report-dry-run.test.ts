@@ -169,7 +169,7 @@ test("shows kernel plugins without a confirmation", async () => {
   expect((await gateway.backplane(["plugin", "info", "greeter"])).exit).not.toBe(EXIT.ok);
 });
 
-test("refuses a dry run of a link, and one that would run code of the package", async () => {
+test("refuses --dry-run with --editable, and with flags that run code of the package", async () => {
   for (const argv of [
     [PLUGIN, "--editable"],
     ["npm:acme-server", "--allow-scripts", "sqlite3"],

@@ -9,7 +9,7 @@ import { captureIo } from "../../support/capture-io.ts";
 const invocation = (status: InvocationStatus) =>
   ({ id: "inv_1", approval_id: "appr_1", status }) as unknown as Invocation;
 
-/** Follows a call that awaits approval for 1 ms. The reads of its state give `reads`, one after another. */
+/** Follows a call and waits 1 ms for its approval. Reads of its state return `reads`, one after another. */
 async function follow(reads: (Invocation | BackplaneError)[]) {
   const io = captureIo();
   const settled = Promise.withResolvers<Invocation>();

@@ -120,7 +120,7 @@ describe("invoke", () => {
     expect(err).toContain("backplane binding create");
   });
 
-  test("suggests to bind an export that is installed but not bound, and to invoke an export of a package", async () => {
+  test("suggests binding an export that is installed but not bound, and calling an export of a package", async () => {
     const unbound = await startTestGateway();
     try {
       await unbound.json(["plugin", "install", PLUGIN]);

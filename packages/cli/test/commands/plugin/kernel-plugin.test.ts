@@ -29,8 +29,8 @@ afterAll(async () => {
 const readInfo = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
 
 test("installs a kernel plugin after showing it, and lists packages and kernel plugins", async () => {
-  const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
-  expect(silent.exit).toBe(EXIT.usage);
+  const unconfirmed = await gateway.backplane(["plugin", "install", greeter.dir]);
+  expect(unconfirmed.exit).toBe(EXIT.usage);
   const install = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
   await waitForOutput(
     install.io.err,
@@ -135,8 +135,8 @@ test("lists only packages for a key without plugins:read", async () => {
 
 /** This test must be the last, because the web plugin stays disabled. */
 test("asks for confirmation before it disables the web plugin", async () => {
-  const silent = await gateway.backplane(["plugin", "disable", "web"]);
-  expect(silent.exit).toBe(EXIT.usage);
+  const unconfirmed = await gateway.backplane(["plugin", "disable", "web"]);
+  expect(unconfirmed.exit).toBe(EXIT.usage);
   expect((await readInfo("web")).status).toBe("loaded");
   await gateway.json(["plugin", "disable", "web", "--yes"]);
   expect((await gateway.backplane(["plugin", "list"])).exit).toBe(EXIT.ok);

@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Packs the test plugin; `interfere` runs after the check whether the path exists. */
+/** Packs the test plugin; `interfere` runs after the check that the path does not exist. */
 async function pack(out: string, interfere: () => void = () => {}): Promise<void> {
   const io = captureIo({ cwd: folder });
   const output = createOutput(io, {});

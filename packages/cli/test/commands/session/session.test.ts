@@ -213,8 +213,8 @@ test("ends a running turn on `interrupt`, and reports when none is running", asy
   const run = await gateway.json<Run>(["run", "start", "--session", "slow", "--input", text]);
   expect(await gateway.json(["session", "interrupt", "slow"])).toEqual({ interrupted: true });
   const waitForEnd = async (): Promise<Run> => {
-    const now = await gateway.json<Run>(["run", "show", run.id]);
-    return now.status === "running" ? await waitForEnd() : now;
+    const latest = await gateway.json<Run>(["run", "show", run.id]);
+    return latest.status === "running" ? await waitForEnd() : latest;
   };
   expect((await waitForEnd()).status).toBe("cancelled");
   const idle = await gateway.backplane(["session", "interrupt", "slow"]);
