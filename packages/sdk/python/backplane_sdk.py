@@ -10,7 +10,7 @@ Copy this file beside your plugin (``lib/`` in the examples) and write::
     def greet(input, call):
         call.progress("looking up the greeting")
         if not input.get("name"):
-            fail("Give a name.")
+            fail("The name is missing.")
         return {"greeting": f"{call.config.get('greeting', 'Hello')}, {input['name']}!"}
 
     if __name__ == "__main__":
@@ -50,7 +50,7 @@ JSON_DEPTH = 64
 # Longer structured output is not repeated as text, because both copies have to fit into one frame.
 TEXT_COPY_LIMIT = 100_000
 ANSWER_KEYS = {"content", "structured_output", "is_error", "retryable", "status", "yield_to_user"}
-# Time that calls in flight have to answer after a shutdown before the process exits.
+# How long the process waits for the answers of calls in flight after a shutdown.
 DRAIN_SECONDS = 1.0
 
 
@@ -136,7 +136,7 @@ class Call:
         self.deadline: datetime = _parse_time(self.context.get("deadline_at", ""))
         #: A threading.Event: `is_set()` and `wait(seconds)`.
         self.cancelled = CancelEvent((self.deadline - datetime.now(timezone.utc)).total_seconds())
-        #: The host's reason for the cancel; `deadline_exceeded` unless the host has cancelled the call.
+        #: The host's reason for the cancellation; `deadline_exceeded` unless the host has cancelled the call.
         self.cancel_reason = "deadline_exceeded"
         #: Tools: the same for all retries of one call, so it can be the key of an idempotent write.
         self.tool_execution_id: str = body.get("tool_execution_id", "")
@@ -158,7 +158,7 @@ class Call:
         self.check()
 
     def blocking(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Runs work(*args), which may block, and returns its result; a cancel does not wait for it."""
+        """Runs work(*args), which may block, and returns its result; a cancellation does not wait for it."""
         done: "queue.SimpleQueue[Optional[Tuple[bool, Any]]]" = queue.SimpleQueue()
 
         def run() -> None:
@@ -173,7 +173,7 @@ class Call:
             outcome = done.get(timeout=self.time_left())
         except queue.Empty:
             outcome = None
-        # A timeout of the work itself passes at the same moment as the deadline from which it was computed.
+        # A timeout that the work computed from the deadline expires at the same moment; its error is a cancellation.
         if outcome is None or (not outcome[0] and self.cancelled.is_set()):
             raise Cancelled(f"The call was cancelled: {self.cancel_reason}")
         succeeded, value = outcome
@@ -293,7 +293,7 @@ class Call:
 
 
 class Plugin:
-    """The four kinds of export, by decorator. The ids are those of vai-plugin.toml."""
+    """A plugin, whose exports are registered with decorators. Their ids are those in vai-plugin.toml."""
 
     def __init__(self, package_id: str, version: str, max_threads: int = 256) -> None:
         self.package_id = package_id
@@ -359,8 +359,8 @@ class Plugin:
 
 
 class _Serving:
-    """One run of a plugin: the main thread reads frames, worker threads answer them. The pipe has its
-    own lock, so that a host that reads slowly does not delay reading its cancel."""
+    """One run of a plugin: the main thread reads frames, and worker threads answer them. Writing has a
+    lock of its own, so that `cancel` frames are read even while a slow host delays a write."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin

@@ -143,9 +143,9 @@ fi
 # Converts JSON to lines of path=value for the wanted paths.
 flatten() {
   printf '%s' "$1" | awk -v wanted="$WANTED" '
-    function blank() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
-    function asks(path) { gsub(/\.[0-9]+/, ".#", path); return index(wanted, " " path " ") }
-    function tell(path, text) { if (asks(path)) print path "=" text }
+    function skip_space() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
+    function is_wanted(path) { gsub(/\.[0-9]+/, ".#", path); return index(wanted, " " path " ") }
+    function print_wanted(path, text) { if (is_wanted(path)) print path "=" text }
     function string(from) {
       for (from = ++i; i <= n; ) {
         if (!match(substr(s, i, 500), /["\\]/)) { i += 500; continue }
@@ -156,19 +156,19 @@ flatten() {
       exit 1
     }
     function value(path, open, key, item, from) {
-      blank(); open = substr(s, i, 1); from = i
-      if (open == "\"") { tell(path, string()); return }
+      skip_space(); open = substr(s, i, 1); from = i
+      if (open == "\"") { print_wanted(path, string()); return }
       if (open != "{" && open != "[") {
         if (!match(substr(s, i, 40), /^[-+.a-zA-Z0-9]+/)) exit 1
-        tell(path, substr(s, i, RLENGTH)); i += RLENGTH; return
+        print_wanted(path, substr(s, i, RLENGTH)); i += RLENGTH; return
       }
       for (i++; ; value((path == "" ? "" : path ".") key)) {
-        for (blank(); substr(s, i, 1) == ","; blank()) i++
+        for (skip_space(); substr(s, i, 1) == ","; skip_space()) i++
         if (substr(s, i, 1) ~ /[]}]/) { i++; break }
         if (i > n) exit 1
-        if (open == "{") { key = string(); blank(); i++ } else key = item++
+        if (open == "{") { key = string(); skip_space(); i++ } else key = item++
       }
-      if (asks(path "=")) print path "==" substr(s, from, i - from)
+      if (is_wanted(path "=")) print path "==" substr(s, from, i - from)
     }
     { s = s (NR > 1 ? "\n" : "") $0 }
     END { n = length(s); i = 1; value("") }'

@@ -62,9 +62,9 @@ function callExport(entry: ExportDefinition, body: VaiCall["body"], call: Served
       return entry.handle(event, call);
     }
     case "compactor":
-      return entry.compact(bodyOf(body) as unknown as CompactRequest, call);
+      return entry.compact(requestOf(body) as unknown as CompactRequest, call);
     case "harness":
-      return entry.run(bodyOf(body) as unknown as HarnessRequest, call);
+      return entry.run(requestOf(body) as unknown as HarnessRequest, call);
   }
 }
 
@@ -108,7 +108,7 @@ function statusOf(answer: { is_error?: boolean; retryable?: boolean }): Reply["s
   return answer.retryable === true ? "retryable_failure" : "failed";
 }
 
-function bodyOf(body: VaiCall["body"]): JsonObject {
+function requestOf(body: VaiCall["body"]): JsonObject {
   const { export_id: _export, context: _context, ...rest } = body as unknown as JsonObject;
   return rest;
 }

@@ -5,17 +5,17 @@ import type { AgentAction, AgentPermission } from "./contracts.ts";
 import type { GatewayAccess } from "./gateway-access.ts";
 import { fail } from "./outcome.ts";
 
-const PAGE = 500;
+const PAGE_SIZE = 500;
 /** The binding of the gateway's own tool that asks for permission. */
 const ACTION_BINDING = "bind_core_harness_action";
 
-type Ids = Pick<InvocationContext, "chain_id">;
+type ChainContext = Pick<InvocationContext, "chain_id">;
 
-export async function readBlocks(gateway: GatewayAccess, ids: Ids): Promise<Block[]> {
-  const path = blocksPath(ids);
+export async function readBlocks(gateway: GatewayAccess, context: ChainContext): Promise<Block[]> {
+  const path = blocksPath(context);
   const blocks: Block[] = [];
   for (let after: string | null | undefined; after !== null; ) {
-    const query = `?limit=${PAGE}${after === undefined ? "" : `&after=${after}`}`;
+    const query = `?limit=${PAGE_SIZE}${after === undefined ? "" : `&after=${after}`}`;
     const page = await gateway.json<{ items: Block[]; next: string | null }>(path + query);
     blocks.push(...page.items);
     after = page.next;
@@ -23,8 +23,12 @@ export async function readBlocks(gateway: GatewayAccess, ids: Ids): Promise<Bloc
   return blocks;
 }
 
-export async function addBlocks(gateway: GatewayAccess, ids: Ids, blocks: readonly Block[]): Promise<void> {
-  if (blocks.length > 0) await gateway.json(blocksPath(ids), { body: { blocks } });
+export async function addBlocks(
+  gateway: GatewayAccess,
+  context: ChainContext,
+  blocks: readonly Block[],
+): Promise<void> {
+  if (blocks.length > 0) await gateway.json(blocksPath(context), { body: { blocks } });
 }
 
 export async function requestPermission(
@@ -49,7 +53,7 @@ export async function requestPermission(
   }
 }
 
-function blocksPath({ chain_id }: Ids): string {
+function blocksPath({ chain_id }: ChainContext): string {
   const id = chain_id ?? fail("The call has no conversation. Name a session in the target.");
   return `/v1/chains/${encodeURIComponent(id)}/blocks`;
 }

@@ -30,7 +30,7 @@ export function createGatewayAccess(
     const url = new URL(path, base);
     // The token must not reach another host, no matter how the path was built.
     if (url.origin !== base.origin)
-      fail(`${url.origin} is not the gateway; give a path such as /v1/sessions.`);
+      fail(`${url.origin} is not the gateway; use a path such as /v1/sessions.`);
     const headers = new Headers(init.headers);
     headers.set("authorization", `Bearer ${gateway.delegation_token}`);
     return fetch(url, { redirect: "error", ...init, headers, signal: init.signal ?? signal() });

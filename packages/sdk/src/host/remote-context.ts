@@ -1,6 +1,6 @@
 /**
  * A PluginContext on the plugin's side of the pipe. Each one refers to the context that the kernel created, so an
- * action on an event's context applies to that event's org and project, no matter how late the action
+ * action on an event's context applies to the organization and project of that event, no matter how late the action
  * happens.
  */
 import {

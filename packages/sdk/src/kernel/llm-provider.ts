@@ -1,6 +1,6 @@
 /**
  * Wraps a vendor as a kernel plugin (llm.provider, llm.instances). One plugin owns many configured instances,
- * in many orgs; each instance has its own provider, created at its first call and again only when its own
+ * in many organizations; each instance has its own provider, created at its first call and again only when its own
  * configuration changes. A running call keeps the provider that it started with.
  */
 import {
@@ -71,7 +71,7 @@ export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
   };
 }
 
-/** The providers created so far, by org and instance id. */
+/** The providers created so far, by organization and instance id. */
 class Instances {
   readonly #options: LlmProviderOptions;
   readonly #built = new Map<string, { config: string; provider: LlmProvider }>();

@@ -77,7 +77,7 @@ async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnsw
   const parts = call
     .provider()
     .generate({
-      model: payload.model || text(instance.config.model),
+      model: payload.model || toText(instance.config.model),
       ...splitMessages(messages),
       tools: (payload.tools ?? []).map(toTool),
       params: payload.params as JsonObject,
@@ -227,8 +227,8 @@ function isShown(part: LlmPart): part is DeltaPart {
 function toTool(tool: Record<string, unknown>): LlmTool {
   const { parameters } = tool;
   return {
-    name: text(tool.name),
-    description: text(tool.description),
+    name: toText(tool.name),
+    description: toText(tool.description),
     parameters:
       typeof parameters === "object" && parameters !== null
         ? (parameters as JsonObject)
@@ -244,6 +244,6 @@ function callIds(messages: readonly ChatMessage[]): Set<string> {
   return ids;
 }
 
-function text(value: unknown): string {
+function toText(value: unknown): string {
   return typeof value === "string" ? value : "";
 }

@@ -6,7 +6,7 @@ import type { Json, JsonObject } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";
 import type { InstanceHealth } from "./llm-provider.ts";
 
-/** Null for a value that is not text or is only white space. */
+/** Null for a value that is not text or is only whitespace. */
 export function configText(value: Json | undefined): string | null {
   return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
 }

@@ -51,7 +51,7 @@ export function createVendorTransport(): { fetch: Fetch } {
   };
 }
 
-/** Node's own agents are shared by the whole process, so the gateway's network guard gives them no connections to keep. */
+/** The gateway's network guard disables keep-alive for Node's own agent classes, but not for their subclasses. */
 class VendorHttpAgent extends HttpAgent {}
 class VendorHttpsAgent extends HttpsAgent {}
 

@@ -36,7 +36,7 @@ final class HeftyProvider implements InstrumentProvider {
 
   @Override
   public void initialize(PluginContext context) throws Exception {
-    Method initialize = methodOf(type, "initialize", 1);
+    Method initialize = findMethod(type, "initialize", 1);
     Scala.invoke(initialize, provider, contextFor(initialize.getParameterTypes()[0], context));
   }
 
@@ -125,7 +125,7 @@ final class HeftyProvider implements InstrumentProvider {
         });
   }
 
-  private static Method methodOf(Class<?> type, String name, int parameters) throws NoSuchMethodException {
+  private static Method findMethod(Class<?> type, String name, int parameters) throws NoSuchMethodException {
     for (Method method : type.getMethods()) {
       if (method.getName().equals(name) && method.getParameterCount() == parameters) return method;
     }
@@ -143,11 +143,11 @@ final class HeftyProvider implements InstrumentProvider {
       this.instrument = instrument;
       Class<?> declared = instrument.getClass();
       for (Class<?> each : Scala.typesOf(declared)) if (each.getName().equals(API + "Instrument")) declared = each;
-      invoke = methodOf(declared, "invoke", 3);
+      invoke = findMethod(declared, "invoke", 3);
       name = (String) Scala.call(instrument, "name");
       riskLevel = RiskLevel.valueOf(Scala.caseName(Scala.call(instrument, "riskLevel")));
       metadata = metadataOf(Scala.call(instrument, "metadata"));
-      // The guide does not publish the fields of a rule, and a rule that is ignored would allow what its author denies.
+      // The guide does not publish the fields of a rule, and ignoring a rule would allow what its author denies.
       if (!Scala.toJavaList(Scala.call(instrument, "securityRules")).isEmpty()) {
         throw new IllegalStateException(
             name
@@ -181,8 +181,8 @@ final class HeftyProvider implements InstrumentProvider {
           .platform(InstrumentMetadata.Platform.valueOf(Scala.caseName(Scala.call(metadata, "platform"))))
           .inputSchema((Map<String, Object>) Scala.toJson(Scala.call(metadata, "inputSchema")))
           .outputSchema((Map<String, Object>) Scala.toJson(Scala.call(metadata, "outputSchema")))
-          .sideEffects(texts(Scala.call(metadata, "sideEffects")))
-          .keywords(texts(Scala.call(metadata, "keywords")))
+          .sideEffects(toTexts(Scala.call(metadata, "sideEffects")))
+          .keywords(toTexts(Scala.call(metadata, "keywords")))
           .defaultTimeoutMs(((Number) Scala.call(metadata, "defaultTimeoutMs")).longValue())
           .maxTimeoutMs(((Number) Scala.call(metadata, "maxTimeoutMs")).longValue());
     }
@@ -211,7 +211,7 @@ final class HeftyProvider implements InstrumentProvider {
       };
     }
 
-    /** The fields are in the published order. */
+    /** Passes the fields in the order that Hefty's guide publishes. */
     private Object contextOf(InvocationContext call) throws Exception {
       Class<?> type = invoke.getParameterTypes()[1];
       Object[] fields = {
@@ -232,7 +232,7 @@ final class HeftyProvider implements InstrumentProvider {
       return Scala.executionContext(Runnable::run);
     }
 
-    private static String[] texts(Object list) throws Exception {
+    private static String[] toTexts(Object list) throws Exception {
       return Scala.toJavaList(list).stream().map(String::valueOf).toArray(String[]::new);
     }
   }

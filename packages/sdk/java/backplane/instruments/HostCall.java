@@ -60,7 +60,7 @@ final class HostCall implements InvocationContext {
     return textOr("dataDirPath", null);
   }
 
-  private String textOr(String name, String otherwise) {
-    return params.get(name) instanceof String value ? value : otherwise;
+  private String textOr(String name, String fallback) {
+    return params.get(name) instanceof String value ? value : fallback;
   }
 }

@@ -61,7 +61,7 @@ public final class InstrumentHost {
     System.exit(0);
   }
 
-  /** Slow requests run on other threads, so that this thread can read `cancel` meanwhile. */
+  /** Slow requests run on other threads, so that this thread can read a `cancel` in the meantime. */
   private void receive(String line, ExecutorService threads) {
     Object message;
     try {
@@ -101,7 +101,7 @@ public final class InstrumentHost {
   }
 
   private Object handleBatch(List<?> batch) {
-    if (batch.isEmpty()) return error(null, ProtocolException.INVALID_REQUEST, "An empty batch");
+    if (batch.isEmpty()) return error(null, ProtocolException.INVALID_REQUEST, "The batch is empty");
     List<Object> responses = new ArrayList<>();
     for (Object request : batch) {
       Object response = handle(request);

@@ -1,6 +1,6 @@
 package backplane.instruments;
 
-/** One call. A cancel or an expired deadline also interrupts the thread of the call. */
+/** One call. A cancellation or an expired deadline also interrupts the thread of the call. */
 public interface InvocationContext {
   String activityId();
 

@@ -23,7 +23,7 @@ public final class SecurityRule {
     return rule;
   }
 
-  /** Limits the rule to calls whose value at a JSON Pointer matches a regular expression. The default is all calls. */
+  /** Limits the rule to calls whose value at a JSON Pointer matches a regular expression. By default all calls match. */
   public SecurityRule where(String pointer, String pattern) {
     fields.put("match", Map.of("pointer", pointer, "pattern", pattern));
     return this;

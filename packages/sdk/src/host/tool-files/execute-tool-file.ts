@@ -49,7 +49,7 @@ function contextOf(call: VaiCall): BoundContext {
 }
 
 function replyOf(value: unknown): VaiReply {
-  const problem = resultProblem(value);
+  const problem = findResultProblem(value);
   if (problem !== null) return failureReply("failed", `The tool's result is not valid: ${problem}.`);
   const { content, contentBlocks = [], isError, status, yieldToUser } = value as ToolExecutionResult;
   const is_error = isError === true;
@@ -65,7 +65,7 @@ function replyOf(value: unknown): VaiReply {
   };
 }
 
-function resultProblem(value: unknown): string | null {
+function findResultProblem(value: unknown): string | null {
   if (typeof value !== "object" || value === null) return "return an object with content";
   const { content, contentBlocks, isError, status, yieldToUser } = value as Record<string, unknown>;
   if (typeof content !== "string") return "content must be a string";

@@ -9,7 +9,7 @@ import { reserveStdio } from "../reserve-stdio.ts";
 import { reportFiles } from "./report-files.ts";
 import { serveToolFiles } from "./serve-tool-files.ts";
 
-/** Time that calls in flight have to answer after a shutdown. */
+/** How long the process waits for the answers of calls in flight after a shutdown. */
 const DRAIN_MS = 1_000;
 
 const [program = "", mode, folder = "", ...rest] = process.argv.slice(1);

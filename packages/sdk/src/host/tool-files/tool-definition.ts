@@ -41,7 +41,7 @@ export function readToolDefinition(file: string, exported: unknown): ToolFile {
   return { description, execute: execute === undefined ? undefined : execute.bind(tool) };
 }
 
-/** A description with only the defaults, which is also that of a file that cannot be loaded. */
+/** A description with only the defaults. It also describes a file that cannot be loaded. */
 export function createDefaultDescription(file: string, name: string = toolNameOf(file)): ToolFileDescription {
   return {
     file,
