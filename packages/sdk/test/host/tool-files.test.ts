@@ -113,9 +113,9 @@ const BROKEN = {
   "tools/f_fields.ts": 'export default { defaultRiskLevel: "extreme" };',
   "tools/g_nothing.ts": "export const tool = {};",
   "tools/h_missing.ts": 'import "./not-there"; export default {};',
-  "tools/y_poison.ts": "globalThis.spoilt = true; export default {};",
+  "tools/y_poison.ts": "globalThis.spoiled = true; export default {};",
   "tools/z_works.ts":
-    'if (globalThis.spoilt) throw new Error("spoilt"); export default { execute: () => ({ content: "works", isError: false }) };',
+    'if (globalThis.spoiled) throw new Error("spoiled"); export default { execute: () => ({ content: "works", isError: false }) };',
 };
 
 verifies(
@@ -249,7 +249,7 @@ verifies("tools.context", "passes every field of the context, even outside a tur
   const host = await startToolHost({ "tools/look.js": CONTEXT });
   const readContext = async (context: JsonObject) =>
     JSON.parse((await host.call("look", {}, context)).result.content[0]!.text!) as object;
-  // A direct call has neither a session nor a run, and a credential of the whole org has no project.
+  // A direct call has neither a session nor a run, and a credential of the whole organization has no project.
   expect(await readContext({ trace_id: "tr_9", org_id: "org_9" })).toMatchObject({
     conversationId: "inv_1",
     requestId: "tr_9",

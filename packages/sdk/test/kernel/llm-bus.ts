@@ -1,5 +1,5 @@
 /**
- * A bus with one plugin: events in, emitted events out, checked against the catalog, with two orgs and a
+ * A bus with one plugin: events in, emitted events out, checked against the catalog, with two organizations and a
  * configurable delay.
  */
 import type {
@@ -104,7 +104,7 @@ export class LlmBus {
         const value = JSON.parse(JSON.stringify(payload)) as Record<string, unknown>;
         BUS_PAYLOADS[kind as keyof typeof BUS_PAYLOADS].parse(value);
         this.emitted.push({ kind, org_id, session_id, payload: value });
-        for (const tell of this.#watchers) tell();
+        for (const notify of this.#watchers) notify();
         this.#watchers.clear();
         return { id: `out_${this.emitted.length}` };
       },

@@ -143,14 +143,14 @@ test("merges deltas for a slow bus without loss and in order", async () => {
 
 test("pauses the stream on a stuck bus instead of filling memory", async () => {
   const gate = Promise.withResolvers<void>();
-  let requests = 0;
+  let streamed = 0;
   const { bus } = createLlmBus(async function* () {
-    for (; requests < 100; requests++) yield { type: "content", text: "x".repeat(16 * 1024) };
+    for (; streamed < 100; streamed++) yield { type: "content", text: "x".repeat(16 * 1024) };
   });
   bus.delay = () => gate.promise;
   const call = bus.request();
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-  expect(requests).toBeLessThan(30);
+  expect(streamed).toBeLessThan(30);
   gate.resolve();
   await call.handled;
   expect(String(bus.eventsOf(call.id).at(-1)?.payload.text)).toHaveLength(100 * 16 * 1024);

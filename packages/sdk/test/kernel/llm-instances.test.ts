@@ -13,7 +13,7 @@ test("ignores a request for another plugin's instance or for an unknown instance
   expect(built).toEqual([]);
 });
 
-verifies("llm.instances", "reloads only the changed instance in its own org", async () => {
+verifies("llm.instances", "reloads only the changed instance in its own organization", async () => {
   const { bus, built } = createLlmBus((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
