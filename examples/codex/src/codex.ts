@@ -36,23 +36,23 @@ const codex = harness({
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const turn = new Turn(call);
-    const codex = startAppServer(
+    const running = startAppServer(
       executable,
       buildSettings(call, model, workspace),
       prepareEnvironment(call),
       turn,
     );
-    const stop = () => codex.stop();
+    const stop = () => running.stop();
     call.signal.addEventListener("abort", stop);
     try {
-      return await Promise.race([codex.ended, converse()]);
+      return await Promise.race([running.ended, converse()]);
     } finally {
       call.signal.removeEventListener("abort", stop);
       stop();
     }
 
     async function converse() {
-      const { server } = codex;
+      const { server } = running;
       const clientInfo = { name: "backplane", title: "Backplane", version: "0.1.0" };
       await server.request("initialize", { clientInfo, capabilities: null });
       server.notify("initialized");

@@ -21,21 +21,21 @@ const RESULT_CHARS = 20_000;
 export function blocksOf(item: ThreadItem): Block[] {
   switch (item.type) {
     case "agentMessage":
-      return text(item.text) === "" ? [] : [{ kind: "response", content: textContent(text(item.text)) }];
+      return toText(item.text) === "" ? [] : [{ kind: "response", content: textContent(toText(item.text)) }];
     case "reasoning": {
-      const thought = [...list(item.summary), ...list(item.content)].map(text).join("\n");
+      const thought = [...toList(item.summary), ...toList(item.content)].map(toText).join("\n");
       return thought === "" ? [] : [{ kind: "thinking", content: textContent(thought) }];
     }
     case "commandExecution": {
       const { command, cwd, aggregatedOutput, exitCode, status } = item;
       const failed = status !== "completed" || exitCode !== 0;
-      const output = text(aggregatedOutput);
+      const output = toText(aggregatedOutput);
       const result = status === "declined" ? "The command was not allowed." : output;
-      return callBlocks(item.id, "shell", { command: text(command), cwd: text(cwd) }, result, failed);
+      return callBlocks(item.id, "shell", { command: toText(command), cwd: toText(cwd) }, result, failed);
     }
     case "fileChange": {
       const changes = changesOf(item).map(({ path, kind, diff }) => ({ path, kind: kind.type, diff }));
-      const status = text(item.status);
+      const status = toText(item.status);
       return callBlocks(
         item.id,
         "apply_patch",
@@ -46,10 +46,10 @@ export function blocksOf(item: ThreadItem): Block[] {
     }
     case "mcpToolCall": {
       const { tool, arguments: args, result, error } = item;
-      const content = list((result as { content?: unknown } | null)?.content);
-      const output = content.map((part) => text((part as { text?: unknown }).text)).join("\n");
-      const failure = text((error as { message?: unknown } | null)?.message);
-      return callBlocks(item.id, text(tool), args ?? {}, failure || output, item.status !== "completed");
+      const content = toList((result as { content?: unknown } | null)?.content);
+      const output = content.map((part) => toText((part as { text?: unknown }).text)).join("\n");
+      const failure = toText((error as { message?: unknown } | null)?.message);
+      return callBlocks(item.id, toText(tool), args ?? {}, failure || output, item.status !== "completed");
     }
     default:
       return [];
@@ -65,7 +65,7 @@ function callBlocks(id: string, name: string, input: unknown, result: string, is
 }
 
 export function changesOf(item: ThreadItem | undefined): FileChange[] {
-  return list(item?.changes) as FileChange[];
+  return toList(item?.changes) as FileChange[];
 }
 
 /** Items of OpenAI's Responses API, for `thread/inject_items`. */
@@ -124,10 +124,10 @@ function textContent(content: string): Block["content"] {
   return [{ type: "text", text: content }];
 }
 
-function text(value: unknown): string {
+function toText(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-function list(value: unknown): unknown[] {
+function toList(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }

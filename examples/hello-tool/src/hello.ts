@@ -14,7 +14,7 @@ const hello = tool({
         type: "integer",
         minimum: 0,
         maximum: 60_000,
-        description: "Think this long before answering",
+        description: "How long to wait before answering, in milliseconds",
       },
     },
     required: ["name"],

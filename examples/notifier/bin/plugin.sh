@@ -1,5 +1,5 @@
 #!/bin/sh
-# A hook that implements vai.rpc.v1 with only sh, awk and dd. It handles one call at a time and reads a cancel after
+# A hook that implements vai.rpc.v1 with only sh, awk, dd and tr. It handles one call at a time and reads a cancel after
 # the current call, so keep calls short. README.md lists the limits.
 LC_ALL=C # lengths are counted in bytes, and invalid UTF-8 is not an error
 export LC_ALL
@@ -38,8 +38,8 @@ read_frame() { # reads the next frame into $frame; returns false at the end of t
 # written to JSON unchanged; a string longer than 1000 bytes is left out.
 flatten() {
   printf '%s' "$1" | awk -v selected=" $(printf %s "$SELECTED_PATHS" | tr '\n' ' ') " '
-    function blank() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
-    function emit(path, text) {
+    function skip_space() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
+    function print_selected(path, text) {
       if (length(text) <= 1000 && index(selected, " " path " ")) print path "=" text
     }
     function string(from, c) {
@@ -47,17 +47,17 @@ flatten() {
       return substr(s, from, i++ - from)
     }
     function value(path, open, key, item) {
-      blank(); open = substr(s, i, 1)
-      if (open == "\"") { emit(path, string()); return }
+      skip_space(); open = substr(s, i, 1)
+      if (open == "\"") { print_selected(path, string()); return }
       if (open != "{" && open != "[") {
         if (!match(substr(s, i, 40), /^[-+.a-zA-Z0-9]+/)) exit 1
-        emit(path, substr(s, i, RLENGTH)); i += RLENGTH; return
+        print_selected(path, substr(s, i, RLENGTH)); i += RLENGTH; return
       }
       for (i++; ; value((path == "" ? "" : path ".") key)) {
-        for (blank(); substr(s, i, 1) == ","; blank()) i++
+        for (skip_space(); substr(s, i, 1) == ","; skip_space()) i++
         if (substr(s, i, 1) ~ /[]}]/) { i++; return }
         if (i > n) exit 1
-        if (open == "{") { key = string(); blank(); i++ } else key = item++
+        if (open == "{") { key = string(); skip_space(); i++ } else key = item++
       }
     }
     { s = s (NR > 1 ? "\n" : "") $0 }

@@ -1,6 +1,6 @@
 /**
  * The program comes from a mounted folder, whose files the gateway does not verify as it verifies those of a package.
- * The SHA-256 of the program is part of the record of every run, and a binding can specify the only one that may run.
+ * The SHA-256 of the program is part of the record of every run, and a binding can require a particular SHA-256.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";

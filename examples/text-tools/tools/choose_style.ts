@@ -2,7 +2,7 @@ import type { ToolExecutionResult } from "@vellumai/plugin-api";
 
 const STYLES = ["plain", "formal", "short"];
 
-/** Asks the user, not the model: with yieldToUser the turn ends here. */
+/** Asks the user. yieldToUser ends the turn, so that the user can answer. */
 export default {
   description: "Ask the user in which style a text should be rewritten.",
   defaultRiskLevel: "low" as const,

@@ -18,9 +18,9 @@ interface ContentPart {
   resource?: { mimeType?: string; blob?: string };
 }
 
-/** The gateway counts an image and each page of a PDF like this many characters (spec/protocol.md). */
+/** The gateway counts an image, and each page of a PDF, as this many characters (spec/protocol.md). */
 const IMAGE_CHARS = 6_400;
-/** The bytes of a page of a PDF. */
+/** The assumed size of one page of a PDF. */
 const PAGE_BYTES = 75_000;
 
 /** The characters that the block takes in a context. */

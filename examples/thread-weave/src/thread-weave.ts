@@ -19,7 +19,8 @@ const threadWeave = compactor({
         type: "number",
         minimum: 0.1,
         maximum: 0.9,
-        description: "The part of the target for recent context; the rest is for older history. Default 0.2.",
+        description:
+          "The share of the target for recent context; the rest is for older history. Default 0.2.",
       },
     },
     additionalProperties: false,
@@ -36,8 +37,8 @@ export const plugin = definePlugin({
 export function compactChain(request: CompactRequest, recent_share: number): CompactAnswer {
   const { projection } = request.source;
   const blocks = (projection.blocks ?? []) as unknown as ChainBlock[];
-  const all = sum(blocks.map(sizeOf));
-  const target = (request.target.max_input_tokens ?? 0) * CHARS_PER_TOKEN || all * DEFAULT_SHARE;
+  const size = sum(blocks.map(sizeOf));
+  const target = (request.target.max_input_tokens ?? 0) * CHARS_PER_TOKEN || size * DEFAULT_SHARE;
   const required = findRequiredBlocks(blocks, request);
   const budget = Math.max(0, target - SUMMARY_CHARS - sum([...required].map(sizeOf)));
   const start = findRecentStart(blocks, required, budget * recent_share);
@@ -60,7 +61,7 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
           : `Earlier messages are condensed into ${woven.blocks.length} blocks by topic.`,
     },
     diagnostics: {
-      input_tokens_estimate: Math.ceil(all / CHARS_PER_TOKEN),
+      input_tokens_estimate: Math.ceil(size / CHARS_PER_TOKEN),
       output_tokens_estimate: Math.ceil(
         sum([...required_blocks, ...woven.blocks, ...recent].map(sizeOf)) / CHARS_PER_TOKEN,
       ),

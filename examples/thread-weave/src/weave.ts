@@ -1,8 +1,8 @@
 /**
  * Condenses older history without a model. Sentences are rated by their information: rare words, numbers, paths, names
- * and decisions raise the score, repetition and small talk lower it. The best ones that fit are grouped by the topic of
- * their exchange. Each topic becomes one block that lists the entries it came from. The same input always results
- * in the same output.
+ * and decisions raise the score; repetition and small talk lower it. The best sentences that fit are grouped by the
+ * topic of their exchange. Each topic becomes one block that lists the entries it came from. The same input always
+ * gives the same output.
  */
 import { type ChainBlock, sizeOf, textOf } from "./chain-block.ts";
 

@@ -1,6 +1,6 @@
 /**
- * The fresh set: 20 conversations from fixed seeds, about subjects that the held-out set does not have. Questions
- * partly use different words from the statements. Some facts change; then the newest value is asked for.
+ * The fresh set: 20 conversations from fixed seeds, about subjects that the held-out set does not have. Many questions
+ * use other words than the statements. Some facts change; their questions ask for the newest value.
  *
  * Notation of the scripts in fresh-scripts.txt, one item per line:
  *

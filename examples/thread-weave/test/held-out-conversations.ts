@@ -1,7 +1,7 @@
 /**
  * The held-out set: 20 conversations about subjects other than coding, always the same. They differ in the number of
- * threads, in how the threads alternate, in digressions and in where a fact is stated. Some facts change later; then
- * the newest value is asked for.
+ * threads, in how the threads alternate, in digressions and in where a fact is stated. Some facts change later; their
+ * questions ask for the newest value.
  *
  * Notation of the scripts in held-out-scripts.txt, one item per line:
  *

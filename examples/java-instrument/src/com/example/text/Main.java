@@ -48,7 +48,7 @@ public final class Main {
       return error(null, PARSE_ERROR, "Parse error: " + e.getMessage());
     }
     if (!(message instanceof List<?> batch)) return respond(message);
-    if (batch.isEmpty()) return error(null, INVALID_REQUEST, "An empty batch");
+    if (batch.isEmpty()) return error(null, INVALID_REQUEST, "The batch is empty");
     List<Object> responses = new ArrayList<>();
     for (Object one : batch) {
       Object response = respond(one);

@@ -67,8 +67,8 @@ public final class NotesProvider implements InstrumentProvider {
       String text = (String) params.get("text");
       if (text.isBlank()) return InstrumentResult.error("EMPTY_NOTE", "The text is empty");
       Files.writeString(notes, text + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
-      String signed = context.config().getOrDefault("signature", "");
-      return InstrumentResult.data(Map.of("notes", Files.readAllLines(notes).size(), "signature", signed));
+      String signature = context.config().getOrDefault("signature", "");
+      return InstrumentResult.data(Map.of("notes", Files.readAllLines(notes).size(), "signature", signature));
     }
 
     @Override
