@@ -1,4 +1,4 @@
-/** The bodies of the four operations and of a harness's requests, as authors see them, with the names of the wire. */
+/** The bodies of the four operations and of a harness's requests, as authors see them, with the wire's field names. */
 import type { ContentBlock, Json, JsonObject, SemanticEventType } from "@backplane/contract";
 
 /** A tool's complete answer, for a tool whose text differs from its structured output. */

@@ -100,7 +100,7 @@ export function addBindingFlags(command: Command): Command {
       parseSampling,
     )
     .option("--no-sampling", "revoke --sampling")
-    .option("--percent <number>", "percentage of calls that this version gets", percentage("--percent"));
+    .option("--percent <number>", "percentage of calls that go to this version", percentage("--percent"));
 }
 
 export interface BindingFlagSettings {

@@ -1,6 +1,6 @@
 /**
- * Converts tape entries and live events of a session to chat events. The same fact is an entry in a replay
- * and a live event when it happens; both become the same chat event. Null means that the chat does not show it.
+ * Converts tape entries and live events of a session to chat events. A replayed entry and the live event for it become
+ * the same chat event. Null means that the chat does not show it.
  */
 import { type Entry, isObject } from "@backplane/contract";
 

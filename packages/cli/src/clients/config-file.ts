@@ -60,7 +60,7 @@ function read(path: string): ConfigFile {
   if (size > MAX_BYTES) throw invalidFileError(path, `it is larger than ${MAX_BYTES / 1024 / 1024} MiB`);
   const bytes = readFileSync(target);
   const text = bytes.toString("utf8");
-  // Writing a file that is not UTF-8 would change other bytes of it.
+  // Rewriting a file that is not UTF-8 would change other bytes of it.
   if (!Buffer.from(text).equals(bytes)) throw invalidFileError(path, "it is not UTF-8");
   return { path, target, text, mode: mode & 0o7777, owner: { uid, gid } };
 }

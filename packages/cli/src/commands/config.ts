@@ -82,7 +82,7 @@ function noteDropped({ out }: CommandContext, dropped: readonly string[]): void 
   }
 }
 
-/** Plugins and adapters may read any key, so a key that only resembles one of the gateway is accepted. */
+/** Plugins and adapters may read any key, so a key that only resembles one of the gateway's own keys is accepted. */
 function noteMisspelled({ out }: CommandContext, key: string): void {
   const [name = "", ...rest] = key.split(".");
   if (GATEWAY_KEYS.includes(name)) return;

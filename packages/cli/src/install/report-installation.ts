@@ -250,7 +250,7 @@ async function suggestNextStep(
   }
 }
 
-/** A second binding next to one of another version would be a rollout, so an upgrade is suggested instead. */
+/** A second binding beside a binding of another version would be a rollout, so an upgrade is suggested instead. */
 async function findOlderBinding(
   context: CommandContext,
   { package_id, version }: Package,

@@ -157,7 +157,7 @@ function bracketIpv6(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** IPv6 addresses are reachable only through the proxy, whose refusals of them have the reason address.literal. */
+/** IPv6 addresses are reachable only through the proxy, which refuses them with the reason address.literal. */
 function isAddress({ host, reason }: RefusalEntry): boolean {
   return reason === "address.literal" || (reason === "direct.connection" && !host.includes(":"));
 }

@@ -49,7 +49,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
     .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
     .option("--signature <file>", "upload this signature with the package (default: the one in the folder)")
     .option("--accept-source", "accept a manifest that declares another repository as its source")
-    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .option("--insecure", "connect to the registry without TLS; not needed for loopback")
     .addHelpText(
       "after",
       "\nLogins are those of `docker login` (~/.docker/config.json) and `podman login` ($REGISTRY_AUTH_FILE, or\n" +
@@ -60,6 +60,6 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
     .command("pull <reference>")
     .description("Download a package from a registry as an OCI layout, without installing it.")
     .option("-o, --out <path>", "a new folder, a .tar of the layout, or a .tgz of the package")
-    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .option("--insecure", "connect to the registry without TLS; not needed for loopback")
     .action(toAction(pullPlugin));
 }

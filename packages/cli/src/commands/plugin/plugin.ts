@@ -63,7 +63,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
       "--accept-source",
       "accept a package from a registry even if the manifest declares another repository as its source",
     )
-    .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
+    .option("--signature <file>", "the signature file of an archive (default for a folder: the one in it)")
     .option("--allow-downgrade", "install a signed package that is older than one that was installed before")
     .option("--strict", "install nothing if one of several servers or skills is invalid")
     .option("--script <name>", "the program of a Python package to start, if it has several")
