@@ -232,7 +232,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   {
     defence: "trace: every address is local inside the sandbox",
     file: `${INIT}/trace.c`,
-    from: '  used += write_route(requests + used, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);\n',
+    from: '  used += write_route(requests + used, family, is_ipv4 ? "0.0.0.0" : "::", 0, RTN_LOCAL);\n',
     to: "",
     tests: DIRECT_ATTEMPTS_TESTS,
   },
@@ -246,8 +246,8 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   {
     defence: "trace: IPv6 attempts are reported",
     file: `${INIT}/trace.c`,
-    from: "if (open_family(netlink, AF_INET6) < 0) close_sockets(of_four);",
-    to: "(void)of_four;",
+    from: "if (open_family(netlink, AF_INET6) < 0) close_sockets(ipv4_count);",
+    to: "(void)ipv4_count;",
     tests: DIRECT_ATTEMPTS_TESTS,
   },
   {

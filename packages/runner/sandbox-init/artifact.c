@@ -56,7 +56,7 @@ static int open_parent(int scratch, char *path, char **last) {
   return fail_with(EINVAL);
 }
 
-/* Cuts off and returns the number after the last space. */
+/* Cuts the number after the last space off the request and returns it; -1 if there is none. */
 static long long cut_number(char *request) {
   char *space = strrchr(request, ' ');
   if (space == NULL) return -1;
@@ -64,7 +64,7 @@ static long long cut_number(char *request) {
   return atoll(space + 1);
 }
 
-static int check(int fd, long long max) {
+static int check_file(int fd, long long max) {
   struct stat info;
   if (fstat(fd, &info) < 0) return -1;
   if (!S_ISREG(info.st_mode)) return fail_with(ENXIO);
@@ -98,7 +98,7 @@ int send_artifact(int scratch, char *request) {
   int error = errno;
   close(folder);
   if (fd < 0) return fail_with(error);
-  int result = check(fd, max) < 0 ? -1 : send_all(fd, max);
+  int result = check_file(fd, max) < 0 ? -1 : send_all(fd, max);
   error = errno;
   close(fd);
   return result < 0 ? fail_with(error) : 0;

@@ -1,8 +1,8 @@
 /*
  * The steps of PID 1 before the plugin starts. It builds the root from commands on the control socket (root.c):
  *   [show SOURCE PATH | system SOURCE PATH | share SOURCE PATH | link TARGET PATH | hide PATH | scratch PATH OPTIONS]...
- * detaches the host's files, reads the plan, opens the listeners and drops all privileges. Code of the plugin runs
- * only after that.
+ * Then it detaches the host's files, reads the plan, opens the listeners and drops all privileges. Code of the plugin
+ * runs only after that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ static int read_words(char **words) {
 }
 
 /*
- * Executes one command. Returns its number of words. `how` is added to every bind: in a user namespace, the kernel
+ * Executes one command and returns its number of words. `how` is added to every bind: in a user namespace, the kernel
  * refuses to bind a folder without the mounts below it.
  */
 static int execute_command(char **words, int count, int how) {
@@ -45,7 +45,7 @@ static int execute_command(char **words, int count, int how) {
   return 3;
 }
 
-static void name_host(void) {
+static void set_host_name(void) {
   if (sethostname(HOST_NAME, strlen(HOST_NAME)) < 0 || setdomainname("", 0) < 0) fail("host name");
 }
 
@@ -58,7 +58,7 @@ void run_first_process(const struct user *user, int proc) {
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) fail("dumpable");
   setsid();
   die_with_outer_process();
-  name_host();
+  set_host_name();
   raise_loopback();
   open_trace();
   begin_root();

@@ -2,11 +2,11 @@
  * PID 1 of a sandbox. The plan arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
  *   w<working folder>
- * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX`,
+ * Then PID 1 writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX`,
  * `put NAME/FILE BYTES` and `trace` ("ok", "no ERRNO"; see artifact.c); between answers "refused tcp|udp ADDRESS PORT
  * COUNT [QUESTION]" and "unlisted COUNT", or once "untraced ERRNO" (see trace.c); finally "ended CODE SIGNAL CPU_MS
- * MAXRSS_KB FULL". When the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after
- * the plugin's exit until then, so that the gateway can read the files that the plugin left.
+ * MAXRSS_KB FULL". When the socket closes, all processes in the sandbox are killed. If there is a scratch folder, PID 1
+ * keeps running after the plugin's exit until the socket closes, so that the gateway can read the files in it.
  * PID 1 cannot be read or traced from inside and has no privilege that the plugin does not have.
  */
 #define _GNU_SOURCE
@@ -96,7 +96,7 @@ __attribute__((noreturn)) static void become_plugin(int failure) {
   /* The gateway's umask is 077. Calls of one binding can run as different users that share mounted folders. */
   umask(022);
   for (int i = 0; i < limit_count; i++) {
-    /* The hard limit of CPU time is a second higher: the soft limit sends its own signal, which names the cause. */
+    /* The hard limit of CPU time is a second higher, so that the soft limit first sends its own signal, SIGXCPU. */
     struct rlimit limit = {limits[i].value, limits[i].value + (limits[i].resource == RLIMIT_CPU)};
     if (setrlimit(limits[i].resource, &limit) < 0) goto failed;
   }
@@ -111,7 +111,7 @@ failed:
   _exit(127);
 }
 
-/* PID 1 has the plugin's rights: a tree that changes meanwhile cannot make it remove what the plugin could not. */
+/* PID 1 has only the plugin's rights, so a tree that changes meanwhile cannot make it remove anything else. */
 static int remove_tree(int parent, const char *name, int depth) {
   if (unlinkat(parent, name, 0) == 0) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
@@ -196,7 +196,7 @@ static int scratch_is_full(void) {
   return space.f_bavail == 0 || (space.f_files > 0 && space.f_ffree == 0);
 }
 
-/* `full`: killed because a persistent folder exceeded its limits. */
+/* `full` is set if the plugin was killed because a persistent folder exceeded its limits. */
 static void report(int status, int full) {
   struct rusage used;
   char line[128];

@@ -3,8 +3,8 @@
  * before the start and then repeatedly: often if that is fast, less often for large folders, so that it uses
  * at most a twentieth of one processor. It has the plugin's own rights; a folder that it cannot read counts as full.
  * Deleted files that are still open or mapped count as well, but not those in transit through a socket, which
- * nothing can see. Between two measurements more can be written than is allowed; the plugin is then killed at the next
- * one, or its next start is refused.
+ * cannot be seen. Between two measurements the plugin can write more than is allowed; it is then killed at the next
+ * measurement, or its next start is refused.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,7 +25,7 @@
 #define MAX_DEPTH 64
 #define MAX_DELETED 1024
 #define MIN_INTERVAL_MS 500
-#define SHARE 20
+#define PAUSE_FACTOR 20
 #define ENDING_TRIES 10
 #define LARGEST (1ULL << 50)
 
@@ -231,7 +231,7 @@ int kept_is_full(int *wait_ms) {
       if (exceeds_limits(i)) return 1;
     }
     long long took = now_ms() - from;
-    next = from + took + (took * SHARE > MIN_INTERVAL_MS ? took * SHARE : MIN_INTERVAL_MS);
+    next = from + took + (took * PAUSE_FACTOR > MIN_INTERVAL_MS ? took * PAUSE_FACTOR : MIN_INTERVAL_MS);
   }
   *wait_ms = (int)(next - now_ms()) + 1;
   if (*wait_ms < 1) *wait_ms = 1;

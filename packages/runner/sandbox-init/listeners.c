@@ -47,7 +47,7 @@ static int open_listener(const char *text) {
   at.any.sa_family = (sa_family_t)family;
   void *bytes = family == AF_INET ? (void *)&at.four.sin_addr : (void *)&at.six.sin6_addr;
   if (inet_pton(family, address, bytes) != 1) _exit(126);
-  /* The port is at the same offset in both. */
+  /* The port is at the same offset in both structures. */
   at.four.sin_port = htons((uint16_t)strtoul(space + 1, NULL, 10));
   int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) fail(text);
@@ -108,7 +108,7 @@ void raise_loopback(void) {
   close(fd);
 }
 
-/* Low ports need a right that PID 1 gives up before it sends the listeners. */
+/* Low ports need a capability that PID 1 drops before it sends the listeners. */
 void open_listeners(void) {
   for (int i = 0; i < count; i++) opened[i] = open_listener(wanted[i]);
 }

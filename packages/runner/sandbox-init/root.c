@@ -3,7 +3,7 @@
  * no mount outlives the processes in it. The mount namespace belongs to a more privileged user namespace than the
  * plugin's, so the kernel lets no process of the plugin mount, unmount or change anything.
  *
- * Paths inside are walked part by part without following links, and parts are only created in our own tmpfs: a
+ * Paths inside are walked part by part without following links, and missing parts are created only in our own tmpfs: a
  * bound folder can belong to a plugin, and this code may run as root.
  */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #define FOLDER "/sys"
 #define SMALL "mode=0755,size=1m,nr_inodes=1024"
 
-/* Numbers and flags of system calls that many C libraries do not define. The last one is new in Linux 5.12. */
+/* Numbers and flags of system calls that many C libraries do not define. mount_setattr is new in Linux 5.12. */
 #define CALL_OPEN_TREE 428
 #define CALL_MOVE_MOUNT 429
 #define CALL_MOUNT_SETATTR 442

@@ -72,7 +72,7 @@ void finish_root(void);
 
 /* `BYTES FILES PATH` of a persistent folder. Stores the pointer, not a copy. */
 void add_kept(char *text);
-/* Whether a persistent folder exceeds its limits. Sets the time until the next check, -1 for never. */
+/* Whether a persistent folder exceeds its limits. Sets the time until the next check; -1 means never. */
 int kept_is_full(int *wait_ms);
 
 /* Prints the reason to stderr and exits with 125, which the gateway reads as "the sandbox could not be created". */
@@ -80,13 +80,13 @@ __attribute__((noreturn)) void fail(const char *what);
 __attribute__((noreturn)) void refuse(const char *what, int code);
 
 /*
- * Reports of refused connections (trace.c). `open_trace` needs the rights over the network namespace. Without them
- * nothing is reported, and `trace_failure` returns why.
+ * Reports of refused connections (trace.c). `open_trace` needs privileges over the network namespace. Without them
+ * nothing is reported, and `trace_failure` returns the errno.
  */
 #define MAX_TRACED 4
 void open_trace(void);
 int trace_failure(void);
-/* Sends what was refused since the last time. */
+/* Reports the connections that were refused since the last report. */
 void send_refusals(void);
 /* For the loop of PID 1: what to poll, and for how long at most, so that a flood of refusals costs little. */
 int watch_refusals(struct pollfd *watched, int *wait_ms);

@@ -2,11 +2,11 @@
  * stage UID GID [PROCS_FILE]...
  *
  * The outer process of a sandbox. It joins the slot's cgroups, which can take the kernel many milliseconds, creates
- * the namespaces and starts PID 1 (first-process.c), which waits for its commands. All of this happens ahead of
- * time. Then it gives up its rights and waits for the end of PID 1, whose exit status becomes its own.
+ * the namespaces and starts PID 1 (first-process.c), which waits for its commands. All of this happens before the
+ * sandbox is needed. Then it drops its privileges and waits for the end of PID 1, whose exit status becomes its own.
  *
- * A gateway that is root needs no user namespace for this. Any other gateway has the necessary rights only in a user
- * namespace of its own, which is created first.
+ * A gateway that is root needs no user namespace for this. Any other gateway has the necessary privileges only in a
+ * user namespace of its own, which is created first.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Reports refused connections to the gateway. A sandbox has no network but its own, and only the process itself learns
  * from the kernel that an address cannot be reached. So every address is local here: the kernel answers an attempt
  * that no socket accepts with a TCP reset or an ICMP error, and raw sockets of PID 1 receive a copy of the answer.
- * The answer exists before the attempt fails, so no attempt is missing once the process has learned of its failure.
+ * The answer exists before the attempt fails, so a report that is requested after a failure includes it.
  *
  * Nothing is decided here, and no memory of the plugin is read. The plugin can cause any number of answers: they are
  * counted per target, and a report names a limited number of targets.
@@ -27,7 +27,7 @@
 
 #define MAX_TARGETS 64
 #define MAX_QUESTION 256
-/* The kernel doubles it, but limits it to twice its rmem_max: usually space for 500 answers per socket. */
+/* The kernel doubles this size, but limits it to twice its rmem_max: usually space for 500 answers per socket. */
 #define BUFFER_BYTES (512 * 1024)
 /* The buffer holds fewer answers, so the limit matters only while a plugin keeps causing more. */
 #define MAX_ANSWERS 4096
@@ -63,8 +63,8 @@ struct target {
 static struct { struct target target; unsigned long count; } targets[MAX_TARGETS];
 static int target_count;
 /*
- * Answers that belong to none of the targets: too many targets, or no space in a buffer. Without space the kernel
- * counts other packets as well, so the number is then an estimate.
+ * Answers that are not counted per target, because there are too many targets or a buffer was full. When a buffer is
+ * full, the kernel also counts other packets, so the number is an estimate.
  */
 static unsigned long unlisted;
 
@@ -82,25 +82,27 @@ static long long quiet_until;
 
 static int select_answers(int fd, enum kind kind) {
   /* With IPv4 the packet starts with the IP header, with IPv6 after it. */
-  static struct sock_filter four[] = {BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0), REFUSED_SYN(BPF_IND)};
-  static struct sock_filter six[] = {REFUSED_SYN(BPF_ABS)};
-  struct sock_fprog of_four = {sizeof four / sizeof *four, four}, of_six = {sizeof six / sizeof *six, six};
+  static struct sock_filter ipv4_filter[] = {BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0), REFUSED_SYN(BPF_IND)};
+  static struct sock_filter ipv6_filter[] = {REFUSED_SYN(BPF_ABS)};
+  struct sock_fprog ipv4_program = {sizeof ipv4_filter / sizeof *ipv4_filter, ipv4_filter};
+  struct sock_fprog ipv6_program = {sizeof ipv6_filter / sizeof *ipv6_filter, ipv6_filter};
   /* A set bit blocks its type. */
-  uint32_t types = ~(1u << ICMP_DEST_UNREACH), types_of_six[8];
-  memset(types_of_six, 0xff, sizeof types_of_six);
-  types_of_six[0] &= ~(1u << ICMP6_UNREACHABLE);
-  if (kind == TCP4) return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &of_four, sizeof of_four);
-  if (kind == TCP6) return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &of_six, sizeof of_six);
-  if (kind == ICMP4) return setsockopt(fd, IPPROTO_RAW, OPTION_ICMP_FILTER, &types, sizeof types);
-  return setsockopt(fd, IPPROTO_ICMPV6, OPTION_ICMP_FILTER, types_of_six, sizeof types_of_six);
+  uint32_t ipv4_types = ~(1u << ICMP_DEST_UNREACH), ipv6_types[8];
+  memset(ipv6_types, 0xff, sizeof ipv6_types);
+  ipv6_types[0] &= ~(1u << ICMP6_UNREACHABLE);
+  if (kind == TCP4) return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &ipv4_program, sizeof ipv4_program);
+  if (kind == TCP6) return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &ipv6_program, sizeof ipv6_program);
+  if (kind == ICMP4) return setsockopt(fd, IPPROTO_RAW, OPTION_ICMP_FILTER, &ipv4_types, sizeof ipv4_types);
+  return setsockopt(fd, IPPROTO_ICMPV6, OPTION_ICMP_FILTER, ipv6_types, sizeof ipv6_types);
 }
 
 static int open_socket(enum kind kind) {
-  static const struct { int family, protocol; } of[KINDS] = {
+  static const struct { int family, protocol; } arguments[KINDS] = {
     [TCP4] = {AF_INET, IPPROTO_TCP}, [TCP6] = {AF_INET6, IPPROTO_TCP},
     [ICMP4] = {AF_INET, IPPROTO_ICMP}, [ICMP6] = {AF_INET6, IPPROTO_ICMPV6},
   };
-  int fd = socket(of[kind].family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, of[kind].protocol), space = BUFFER_BYTES;
+  int fd = socket(arguments[kind].family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, arguments[kind].protocol);
+  int space = BUFFER_BYTES;
   if (fd < 0) return -1;
   sockets[socket_count].kind = kind;
   sockets[socket_count++].fd = fd;
@@ -146,11 +148,11 @@ static size_t write_route(unsigned char *at, int family, const char *destination
 static int add_routes(int netlink, int family) {
   unsigned char requests[3 * (NLMSG_LENGTH(sizeof(struct rtmsg)) + MAX_ATTRIBUTES)];
   struct { struct nlmsghdr header; struct nlmsgerr error; } answer;
-  int is_four = family == AF_INET;
+  int is_ipv4 = family == AF_INET;
   size_t used = 0;
-  if (is_four) used += write_route(requests, family, "255.255.255.255", 32, RTN_UNREACHABLE);
-  used += write_route(requests + used, family, is_four ? "224.0.0.0" : "ff00::", is_four ? 4 : 8, RTN_UNREACHABLE);
-  used += write_route(requests + used, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);
+  if (is_ipv4) used += write_route(requests, family, "255.255.255.255", 32, RTN_UNREACHABLE);
+  used += write_route(requests + used, family, is_ipv4 ? "224.0.0.0" : "ff00::", is_ipv4 ? 4 : 8, RTN_UNREACHABLE);
+  used += write_route(requests + used, family, is_ipv4 ? "0.0.0.0" : "::", 0, RTN_LOCAL);
   if (send(netlink, requests, used, 0) < 0) return -1;
   ssize_t n = recv(netlink, &answer, sizeof answer, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN ? 0 : -1;
@@ -159,8 +161,8 @@ static int add_routes(int netlink, int family) {
 }
 
 static int open_family(int netlink, int family) {
-  int is_four = family == AF_INET;
-  if (open_socket(is_four ? TCP4 : TCP6) < 0 || open_socket(is_four ? ICMP4 : ICMP6) < 0) return -1;
+  int is_ipv4 = family == AF_INET;
+  if (open_socket(is_ipv4 ? TCP4 : TCP6) < 0 || open_socket(is_ipv4 ? ICMP4 : ICMP6) < 0) return -1;
   return add_routes(netlink, family);
 }
 
@@ -175,9 +177,9 @@ void open_trace(void) {
     failure = errno;
     close_sockets(0);
   } else {
-    int of_four = socket_count;
+    int ipv4_count = socket_count;
     /* A kernel without IPv6 has nothing to trace there. */
-    if (open_family(netlink, AF_INET6) < 0) close_sockets(of_four);
+    if (open_family(netlink, AF_INET6) < 0) close_sockets(ipv4_count);
   }
   if (netlink >= 0) close(netlink);
 }
@@ -202,11 +204,11 @@ static uint16_t port_at(const unsigned char *at) { return (uint16_t)(at[0] << 8 
 
 /* `at` is the IP header of the datagram that an ICMP error repeats. */
 static int read_datagram(struct target *target, const unsigned char *at, size_t length) {
-  int is_four = target->family == AF_INET;
-  if (length < (is_four ? IPV4_HEADER : IPV6_HEADER)) return 0;
-  size_t header = is_four ? (at[0] & 15u) * 4 : IPV6_HEADER;
-  if (at[is_four ? 9 : 6] != IPPROTO_UDP || header + UDP_HEADER > length) return 0;
-  memcpy(target->address, at + (is_four ? 16 : 24), is_four ? 4 : 16);
+  int is_ipv4 = target->family == AF_INET;
+  if (length < (is_ipv4 ? IPV4_HEADER : IPV6_HEADER)) return 0;
+  size_t header = is_ipv4 ? (at[0] & 15u) * 4 : IPV6_HEADER;
+  if (at[is_ipv4 ? 9 : 6] != IPPROTO_UDP || header + UDP_HEADER > length) return 0;
+  memcpy(target->address, at + (is_ipv4 ? 16 : 24), is_ipv4 ? 4 : 16);
   target->is_datagram = 1;
   target->port = port_at(at + header + 2);
   size_t before = header + UDP_HEADER + DNS_HEADER;

@@ -30,7 +30,7 @@ static void set_capabilities(unsigned int first_word) {
 }
 
 /*
- * An unnoticed failure would leave a process with root's rights, so each step is checked and the result verified.
+ * An unnoticed failure would leave a process with root's privileges, so each step is checked and the result verified.
  * The raw system calls suffice, because there is only one thread.
  */
 void become_user(const struct user *user) {
