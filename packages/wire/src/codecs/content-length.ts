@@ -1,6 +1,6 @@
 /**
- * Decodes `Content-Length: N\r\n\r\n` followed by N bytes of JSON. The length must be digits and be given exactly once;
- * anything else ends the stream, because guessing wrong would treat data as frames (wire.frame.bad-length).
+ * Decodes `Content-Length: N\r\n\r\n` followed by N bytes of JSON. The header must state the length exactly once, in
+ * digits. Anything else ends the stream, because a wrong guess would treat data as frames (wire.frame.bad-length).
  */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import { ChunkQueue } from "./chunk-queue.ts";
@@ -144,7 +144,7 @@ class ContentLengthScanner implements Scanner {
 function rejectStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
     if (at > 0 && header[at - 1] === CR) continue;
-    throw invalidHeader("this is not a Content-Length header", beforeFirstFrame(header));
+    throw invalidHeader("a Content-Length header that ends with CRLF was expected", beforeFirstFrame(header));
   }
 }
 
@@ -159,10 +159,10 @@ function parseHeader(header: Buffer): number {
   let length: number | undefined;
   for (const line of header.toString("latin1").split("\r\n")) {
     const match = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line);
-    if (match === null) throw invalidHeader("this is not a Content-Length header", header);
+    if (match === null) throw invalidHeader("a header line does not have the form `Name: value`", header);
     if (match[1]!.toLowerCase() !== "content-length") continue;
     if (length !== undefined) throw invalidHeader("Content-Length is given twice", header);
-    if (!/^[0-9]+$/.test(match[2]!)) throw invalidHeader("Content-Length must be digits", header);
+    if (!/^[0-9]+$/.test(match[2]!)) throw invalidHeader("Content-Length must consist of digits", header);
     length = Number(match[2]);
   }
   if (length === undefined) throw invalidHeader("Content-Length is missing", header);

@@ -13,7 +13,7 @@ export class FrameAssembly {
     return this.#length;
   }
 
-  /** `max_bytes` limits the growth: the frame will not have more bytes in total. */
+  /** `max_bytes` is the maximum size of the frame; the buffer does not grow beyond it. */
   add(bytes: Buffer, max_bytes: number): void {
     const needed = this.#length + bytes.length;
     if (this.#buffer === undefined || this.#buffer.length < needed) {

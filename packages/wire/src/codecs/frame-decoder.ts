@@ -150,7 +150,7 @@ export class FrameDecoder<Frame extends Json> {
     return true;
   }
 
-  /** A method, because delivering a frame can change the state and TypeScript would narrow a field. */
+  /** A method, because delivering a frame can change the state, and TypeScript would narrow the type of the field. */
   #hasFailed(): boolean {
     return this.#state === "failed";
   }

@@ -1,6 +1,6 @@
 /**
  * Decodes one JSON value per line. `\r\n` is tolerated, blank lines are ignored. The last line before the end of the
- * stream may lack its newline, because a complete JSON object cannot be part of a longer one.
+ * stream may lack its newline, because a truncated JSON object is never valid JSON.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import { ChunkQueue } from "./chunk-queue.ts";
@@ -72,7 +72,7 @@ class LineScanner implements Scanner {
     if (length <= this.#limits.frame_bytes) return;
     throw new BackplaneError(
       "frame_too_large",
-      `A line is longer than ${this.#limits.frame_bytes} bytes, which is the limit.`,
+      `A line is longer than the limit of ${this.#limits.frame_bytes} bytes.`,
       { details: { limit: this.#limits.frame_bytes } },
     );
   }

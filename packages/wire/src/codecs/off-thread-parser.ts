@@ -1,7 +1,7 @@
 /**
  * Parses one large frame at a time in a worker thread. Transferring the whole parsed value would block the event loop
  * for as long as parsing it here. The worker therefore sends small chunks of JSON text on request, and the value is
- * assembled here, one chunk per turn. A worker that crashes fails the frame, not the process.
+ * assembled here, one chunk per turn. If the worker crashes, the frame fails, not the process.
  */
 import { Worker } from "node:worker_threads";
 import { BackplaneError, type Json } from "@backplane/contract";
@@ -44,7 +44,7 @@ export class OffThreadParser {
       return problem === undefined ? { value: builder.value } : { problem, start };
     } catch (cause) {
       this.close();
-      throw new BackplaneError("frame_invalid", "A large frame could not be parsed.", {
+      throw new BackplaneError("frame_invalid", "The thread that parses large frames failed.", {
         details: { bytes: body.length },
         cause,
       });

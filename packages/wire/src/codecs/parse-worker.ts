@@ -1,6 +1,6 @@
 /**
- * The program of the parser thread as text, started with `eval`, so that it works from sources, from a build and from a
- * bundle. It makes the same checks as parse-frame.ts; a test runs both against one table.
+ * The source code of the parser thread. It is a string that is started with `eval`, so that it works from sources, from
+ * a build and from a bundle. It performs the same checks as parse-frame.ts; one table of tests covers both.
  */
 export const PARSE_WORKER = `
 "use strict";

@@ -60,7 +60,7 @@ export class InstrumentHost {
     try {
       return checkInstruments(isObject(answer) ? answer.instruments : undefined);
     } catch (error) {
-      throw malformed(`The plugin is not valid: ${(error as Error).message}.`);
+      throw malformed(`The plugin's list of instruments is not valid: ${(error as Error).message}.`);
     }
   }
 

@@ -66,7 +66,7 @@ export class InstrumentPlugin {
       const checked = checkInstruments(list);
       const without_invoke = list.find((instrument) => typeof instrument.invoke !== "function");
       if (without_invoke !== undefined)
-        throw new Error(`the instrument ${without_invoke.name} has no invoke`);
+        throw new Error(`the instrument ${without_invoke.name} has no invoke method`);
       this.#instruments = new Map(list.map((instrument) => [instrument.name, instrument]));
       return checked;
     } catch (error) {

@@ -256,7 +256,7 @@ export class RpcPeer {
     } else if (this.#pending.size === 0 || this.#one_way.tolerates(message)) {
       this.#options.onViolation?.("reply_without_request");
     } else {
-      const problem = `A reply matches no request: its id is ${formatRpcId(message.id)}, but sent ids are numbers.`;
+      const problem = `A reply matches no request: its id is ${formatRpcId(message.id)}, but all sent ids are numbers.`;
       this.#fail(new BackplaneError("malformed_response", problem));
     }
   }

@@ -1,6 +1,7 @@
 /**
- * The two ends of a pipe inside one process, for tests: ours, and those of authors (runPlugin in the SDK). Like a real
- * pipe it delivers asynchronously, never during write(), keeps order, and buffers bytes while the reader is paused.
+ * The two ends of a pipe inside one process, for our own tests and those of plugin authors (runPlugin in the SDK). Like
+ * a real pipe, it delivers asynchronously, never during write(), keeps order, and buffers bytes while the reader is
+ * paused.
  */
 import type { Transport } from "./transport.ts";
 
@@ -92,7 +93,7 @@ class MemoryEnd implements Transport {
       this.#inbox_bytes -= chunk.length;
       this.#onData!(chunk);
     }
-    if (this.#inbox_bytes === 0) this.#other!.#drained();
+    if (this.#inbox_bytes === 0) this.#other!.#reportDrain();
     if (
       this.#other_ended &&
       !this.#paused &&
@@ -109,7 +110,7 @@ class MemoryEnd implements Transport {
     return this.#paused ? undefined : this.#inbox.shift();
   }
 
-  #drained(): void {
+  #reportDrain(): void {
     if (!this.#waits_for_drain) return;
     this.#waits_for_drain = false;
     this.#onDrain?.();

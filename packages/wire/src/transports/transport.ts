@@ -9,9 +9,9 @@ export interface Transport {
   readonly queuedBytes: number;
   onData(listener: (chunk: Uint8Array) => void): void;
   onDrain(listener: () => void): void;
-  /** Called once, when the peer is gone (null) or the stream failed. */
+  /** Called once: with null when the peer has closed the stream, otherwise with the error that ended it. */
   onClose(listener: (error: Error | null) => void): void;
-  /** Stops delivering data; the peer keeps further bytes. */
+  /** Stops delivering data until resume() is called. Unread bytes stay in the pipe or with the peer. */
   pause(): void;
   resume(): void;
   /** Closes the writing side after queued bytes have been written. */

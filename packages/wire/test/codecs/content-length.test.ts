@@ -67,7 +67,7 @@ describe("invalid headers", () => {
 
   verifies(
     "wire.frame.bad-length",
-    "rejects a length that does not match the body, and delivers no later frame",
+    "rejects a length that does not match the body and delivers no later frame",
     async () => {
       const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
       expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
@@ -172,7 +172,7 @@ test("reports a printed line as soon as its line feed arrives", () => {
   expect(strayOutputOf("\u001b[32mListening on port 80\u001b[0m\n")).toBe("[32mListening on port 80[0m");
 });
 
-test("does not show a frame that arrives together with printed lines", () => {
+test("excludes a frame that arrives together with printed lines from the stray output", () => {
   const frame = 'Content-Length: 7\r\n\r\n{"a":1}';
   expect(strayOutputOf(`one\ntwo\n${frame}`)).toBe("one two");
   expect(strayOutputOf(`one\ntwo\n${frame.slice(0, 20)}`)).toBe("one two");

@@ -6,7 +6,7 @@ import { decodeAll } from "./decode-all.ts";
 
 verifies(
   "wire.backpressure",
-  "delivers 300,000 small frames of one chunk in order without blocking the event loop",
+  "delivers 300,000 small frames from one chunk in order without blocking the event loop",
   async () => {
     const count = 300_000;
     const bytes = Buffer.from(Array.from({ length: count }, (_, n) => `{"n":${n}}\n`).join(""));

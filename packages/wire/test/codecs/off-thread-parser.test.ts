@@ -11,7 +11,7 @@ const encode = (codec: Codec, frame: object): Buffer =>
   codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : makeFrame(JSON.stringify(frame));
 
 /** Creates a frame of at least about `bytes` bytes with many rows, nested lists and a long string. */
-function largeFrame(bytes: number): JsonObject {
+function createLargeFrame(bytes: number): JsonObject {
   const rows: Json[] = [];
   for (let i = 0; rows.length * 60 < bytes; i++)
     rows.push({ id: i, name: `ä${i}`, tags: ["a", null, i % 2 === 0] });
@@ -29,7 +29,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
     "wire.frame.limits",
     `${codec}: accepts frames over 1 MiB only if configured, and keeps their order`,
     async () => {
-      const large = largeFrame(2_000_000);
+      const large = createLargeFrame(2_000_000);
       const bytes = Buffer.concat([
         encode(codec, { n: 1 }),
         encode(codec, large),
@@ -57,7 +57,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 }
 
 verifies("wire.frame.limits", "parses 8 MiB of small values without blocking the event loop", async () => {
-  const bytes = encode("content-length", largeFrame(8_000_000));
+  const bytes = encode("content-length", createLargeFrame(8_000_000));
   let frames = 0;
   const lag = await measureLoopLag(async () => {
     frames += (await decodeAll("content-length", [bytes], LIMIT)).frames.length;
@@ -68,13 +68,13 @@ verifies("wire.frame.limits", "parses 8 MiB of small values without blocking the
 
 test("transfers any value unchanged", async () => {
   const parser = new OffThreadParser();
-  const wide = fc.array(fc.jsonValue({ maxDepth: 3 }), { maxLength: 5 });
+  const arrays = fc.array(fc.jsonValue({ maxDepth: 3 }), { maxLength: 5 });
   await fc.assert(
-    fc.asyncProperty(wide, fc.nat(3), async (values, grow) => {
+    fc.asyncProperty(arrays, fc.nat(3), async (values, exponent) => {
       const value = JSON.parse(
         JSON.stringify({
           values,
-          again: Array.from({ length: 10 ** grow }, () => values),
+          again: Array.from({ length: 10 ** exponent }, () => values),
           end: values.at(-1) ?? null,
         }),
       ) as Json;
@@ -89,7 +89,7 @@ test("transfers any value unchanged", async () => {
 
 test("fails the frame whose worker is closed and parses the next one with a new worker", async () => {
   const parser = new OffThreadParser();
-  const bytes = Buffer.from(JSON.stringify(largeFrame(3_000_000)));
+  const bytes = Buffer.from(JSON.stringify(createLargeFrame(3_000_000)));
   const parsing = parser.parse(bytes, 64);
   parser.close();
   await expect(parsing).rejects.toMatchObject({ code: "frame_invalid" });

@@ -36,7 +36,7 @@ const ACCEPTED: Record<string, string> = {
   "64 levels of nesting": nested(64),
   "a constructor key": '{"constructor":"Ferrari","list":[{"constructor":{"name":"x"}}]}',
   "the forbidden keys as values": '{"a":"__proto__","b":"constructor"}',
-  "names of Object's own methods": '{"toString":1,"hasOwnProperty":2,"valueOf":null}',
+  "names of Object.prototype methods": '{"toString":1,"hasOwnProperty":2,"valueOf":null}',
 };
 
 for (const codec of ["content-length", "ndjson"] as Codec[]) {
@@ -84,7 +84,7 @@ verifies(
   },
 );
 
-test("shortens stray output and removes characters that are not printable", () => {
+test("shortens stray output and removes unprintable characters", () => {
   expect(previewBytes(Buffer.from(`a\tb\nc\u0007\u001b[0m\u202e${"é".repeat(500)}`))).toBe(
     `a b c[0m${"é".repeat(192)}`,
   );

@@ -1,4 +1,4 @@
-/** The examples of the published protocol description, which the schemas and the codec must accept. */
+/** The schemas and the codec must accept the examples of the published protocol description. */
 import { readFileSync } from "node:fs";
 import type { JsonObject } from "@backplane/contract";
 import {
@@ -42,7 +42,7 @@ const SCHEMAS = {
 
 const find = (wanted: string) => FRAMES.find(({ title }) => title === wanted)!.value;
 
-/** Fills in the context, which the description abbreviates to dots, and the empty bodies of its general forms. */
+/** Fills in the context, which the examples abbreviate to dots, and the bodies that the most general examples leave empty. */
 function complete({ title, value }: (typeof FRAMES)[number]): JsonObject {
   const context = { ...find("Context"), config: {}, secrets: {}, grant: grantWith({}) } as JsonObject;
   if (title === "Context") return context;

@@ -204,10 +204,10 @@ describe("plugin", () => {
 describe("host", () => {
   test("rejects an initialize response without success", async () => {
     await expect(
-      createHostWithResult({ success: false, error: "no licence" }).initialize(INIT, 1_000),
+      createHostWithResult({ success: false, error: "no license" }).initialize(INIT, 1_000),
     ).rejects.toMatchObject({
       code: "handshake_failed",
-      message: expect.stringContaining("no licence"),
+      message: expect.stringContaining("no license"),
     });
   });
   test("rejects an invalid list of instruments", async () => {

@@ -236,14 +236,14 @@ describe("as client", () => {
       onViolation: (kind) => violations.push(kind),
     });
     const call = valueOrCode(peer.call("a"));
-    peer.notify("told");
+    peer.notify("changed");
     await exchange(error(null, -32601));
     expect([failures, violations]).toEqual([[], ["reply_without_request"]]);
     await exchange({ jsonrpc: "2.0", error: { code: 1, message: "m" } });
     expect([await call, failures]).toEqual(["malformed_response", ["malformed_response"]]);
   });
 
-  test("rejects calls after a timeout, a closed stream or an oversized line", async () => {
+  test("rejects calls that time out, and all calls after a closed stream or an oversized line", async () => {
     const { peer, other, failures } = createPair();
     expect(await valueOrCode(peer.call("slow", [], 20))).toBe("timeout");
     const pending = valueOrCode(peer.call("never"));
@@ -270,7 +270,7 @@ describe("as client", () => {
   });
 });
 
-test("fails a call immediately if its response cannot be parsed, and no call for an unparsable request", async () => {
+test("fails a call immediately if its response cannot be parsed, but fails no call because of an unparsable request", async () => {
   const { peer, exchange } = createPair();
   const first = peer.call("first", {});
   const second = peer.call("second", {});

@@ -5,19 +5,19 @@ test("classifies frames that match no pending request", () => {
   const violations: VaiViolation[] = [];
   const unmatched = new UnmatchedFrames((violation) => violations.push(violation));
   unmatched.requestEnded("replied", "replied");
-  unmatched.requestEnded("given-up", "abandoned");
+  unmatched.requestEnded("abandoned", "abandoned");
   for (const kind of ["second_reply", "event_after_reply"] as const)
-    for (const id of ["replied", "given-up", "never", "", 7, undefined]) unmatched.report(id, kind);
+    for (const id of ["replied", "abandoned", "never", "", 7, undefined]) unmatched.report(id, kind);
   const unexpected = { kind: "unexpected_frame" };
   expect(violations).toEqual([
     { kind: "second_reply", request_id: "replied" },
-    { kind: "late_reply", request_id: "given-up" },
+    { kind: "late_reply", request_id: "abandoned" },
     { kind: "unknown_id" },
     unexpected,
     unexpected,
     unexpected,
     { kind: "event_after_reply", request_id: "replied" },
-    { kind: "event_after_reply", request_id: "given-up" },
+    { kind: "event_after_reply", request_id: "abandoned" },
     { kind: "unknown_id" },
     unexpected,
     unexpected,

@@ -5,7 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { BODY, codeOf, createPair, createReadyPair, HELLO, nextTurns, noop, response } from "./vai-pair.ts";
 
 describe("hello", () => {
-  verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
+  verifies("vai.hello", "sends the host's hello first and no request before a valid hello", async () => {
     const { host, received, sendFrames } = createPair();
     expect(await codeOf(host.request("req_0", OPS.tool, BODY, noop))).toBe("handshake_failed");
     const hello = host.hello();
@@ -65,7 +65,7 @@ describe("hello", () => {
     ],
   ];
   for (const [name, frame, code] of invalid_hellos) {
-    verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
+    verifies("vai.hello.version", `rejects ${name} with ${code}`, async () => {
       const { host, failures, sendFrames } = createPair();
       const hello = codeOf(host.hello());
       await sendFrames(frame);
@@ -76,7 +76,7 @@ describe("hello", () => {
 
   verifies(
     "vai.hello.version",
-    "a second hello closes the connection and fails every pending call",
+    "closes the connection and fails every pending call after a second hello",
     async () => {
       const { host, failures, sendFrames } = await createReadyPair();
       const pending = codeOf(host.request("req_1", OPS.tool, BODY, noop));

@@ -89,14 +89,14 @@ describe("requests", () => {
     "distinguishes a protocol failure (ok:false) from a failed call (ok:true with status failed)",
     async () => {
       const { host, sendFrames } = await createReadyPair();
-      const protocol = host.request("req_1", OPS.tool, BODY, noop);
-      const business = host.request("req_2", OPS.tool, BODY, noop);
+      const protocol_failure = host.request("req_1", OPS.tool, BODY, noop);
+      const failed_call = host.request("req_2", OPS.tool, BODY, noop);
       await sendFrames(
         response("req_1", { ok: false, error }),
         response("req_2", { ok: true, body: { status: "failed" } }),
       );
-      expect(await protocol).toMatchObject({ ok: false, error });
-      expect(await business).toMatchObject({ ok: true, body: { status: "failed" } });
+      expect(await protocol_failure).toMatchObject({ ok: false, error });
+      expect(await failed_call).toMatchObject({ ok: true, body: { status: "failed" } });
     },
   );
 });
@@ -150,7 +150,7 @@ describe("unmatched frames", () => {
     },
   );
 
-  test("only counts frames of unknown type or without required fields", async () => {
+  test("counts frames of an unknown type or without required fields, and otherwise ignores them", async () => {
     const { host, violations, failures, sendFrames } = await createReadyPair();
     const bare = { protocol: "vai.rpc.v1" };
     // No request is in flight, so these frames cannot belong to one.
@@ -183,7 +183,7 @@ describe("unmatched frames", () => {
     },
   );
 
-  test("does not confuse ids that are names of Object methods", async () => {
+  test("accepts ids that are names of Object.prototype properties", async () => {
     const { host, violations, sendFrames } = await createReadyPair();
     await sendFrames(response("constructor"), event("toString"), response("__proto__"));
     expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
@@ -194,7 +194,7 @@ describe("unmatched frames", () => {
 });
 
 describe("host", () => {
-  test("rejects a request over the limit, one that is not JSON, and an id in use without sending anything", async () => {
+  test("rejects an oversized request, one that cannot be serialized and one whose id is in use, without sending them", async () => {
     const { host, received, failures } = await createReadyPair({ limits: { frame_bytes: 2_000 } });
     expect(await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, noop))).toBe(
       "frame_too_large",

@@ -139,7 +139,7 @@ verifies("vai.cancel", "cancel aborts the call's signal with its reason", async 
   expect(await body).toEqual({ status: "cancelled", result: "deadline_exceeded" });
 });
 
-test("a thrown error fails only its call, or ends it as cancelled", async () => {
+test("a thrown error fails only its own call, which ends as cancelled if it was cancelled", async () => {
   const { host, ended } = await createPair(async (call) => {
     if (call.body.how === "wait") {
       for (;;) {
@@ -159,7 +159,7 @@ test("a thrown error fails only its call, or ends it as cancelled", async () => 
   expect(ended).toEqual([]);
 });
 
-test("a result that is too large or not JSON fails only its call", async () => {
+test("a result that is too large or cannot be serialized fails only its own call", async () => {
   const { host, ended } = await createPair(
     async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
     { limits: { frame_bytes: 2_000 } },
