@@ -138,7 +138,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: our own mounted files are verified after the start",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
-    from: "if (!parts.tools.copies.verify(own_files)) await end(ownFilesChanged);",
+    from: "if (!parts.tools.copies.verify(own_files)) await failStart(ownFilesChanged);",
     to: "",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },

@@ -1,6 +1,6 @@
 /**
  * Builds the command line of bwrap from a plan. bwrap is used only where the system lets it create user namespaces but
- * refuses them to the gateway's user; root never runs it (docs/decisions/0025-the-embedded-sandbox.md). Pure.
+ * refuses them to the gateway's user; root never runs it (docs/decisions/0025-the-embedded-sandbox.md).
  */
 import { INSIDE, INSIDE_UID, type SandboxPlan } from "./plan.ts";
 
@@ -46,13 +46,13 @@ export function bwrapCommand(plan: SandboxPlan, bwrap: string, init: string): st
     INSIDE.init,
     ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
     ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
-    ...(plan.scratch === null ? [] : ownTmpfs(plan.scratch)),
+    ...(plan.scratch === null ? [] : scratchTmpfs(plan.scratch)),
     ...words("--remount-ro /"),
     ...words(`-- ${INSIDE.init} init`),
   ];
 }
 
 /** bwrap can limit the size of a tmpfs, but not its number of files. */
-function ownTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
+function scratchTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
   return ["--perms", "0700", "--size", String(bytes), "--tmpfs", target];
 }

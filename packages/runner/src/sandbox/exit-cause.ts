@@ -1,4 +1,4 @@
-/** Determines why a sandboxed process exited, from the kernel's counters and the report of PID 1. Pure. */
+/** Determines why a sandboxed process exited, from the kernel's counters and the report of PID 1. */
 import { constants } from "node:os";
 import type { CgroupCounters } from "../cgroup/cgroup.ts";
 import type { EndReport } from "./control-channel.ts";
@@ -22,9 +22,9 @@ export interface Evidence {
   exit: { code: number | null; signal: string | null };
   /** Counted since the start of the process; null without cgroups. */
   counted: CgroupCounters | null;
-  /** CPU time was limited, as for a one-call process. */
+  /** True if CPU time was limited, as for a one-call process. */
   cpu_bounded: boolean;
-  /** The gateway killed it at its deadline. */
+  /** True if the gateway killed it at its deadline. */
   timed_out: boolean;
 }
 
@@ -49,7 +49,7 @@ export function determineExitCause(
   const exitCause = (cause: Cause, message: string, key = LIMIT_KEYS[cause]): ExitCause => ({
     cause,
     message,
-    ...(key === undefined ? {} : { fix: raiseLimit(key, package_id) }),
+    ...(key === undefined ? {} : { fix: describeLimitFix(key, package_id) }),
     code,
     signal,
   });
@@ -60,7 +60,7 @@ export function determineExitCause(
   if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && spent)) {
     return exitCause("cpu", `It exceeded its limit of ${limits.cpu_seconds} s of CPU time.`);
   }
-  if (report?.kept_full) return exitCause("disk", keptFolderFull(limits), "kept_bytes");
+  if (report?.kept_full) return exitCause("disk", describeFullFolder(limits), "kept_bytes");
   const broken = signal !== null || code !== 0;
   if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
     const capacity = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
@@ -75,12 +75,12 @@ export function determineExitCause(
 }
 
 /** A hint for operators, because plugins cannot change their limits. */
-export function raiseLimit(keys: string, package_id: string | undefined): string {
+export function describeLimitFix(keys: string, package_id: string | undefined): string {
   const section = package_id === undefined ? "limits" : `package_limits.${JSON.stringify(package_id)}`;
   return `If it needs more, raise ${keys} in [sandbox.${section}] of backplane.toml and restart the gateway.`;
 }
 
-export function keptFolderFull({ kept_bytes, kept_files }: SandboxLimits): string {
+export function describeFullFolder({ kept_bytes, kept_files }: SandboxLimits): string {
   return `Its persistent folder exceeds the limit of ${Math.floor(kept_bytes / MIB)} MiB and ${kept_files} files.`;
 }
 

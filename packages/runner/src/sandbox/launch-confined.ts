@@ -13,7 +13,7 @@ import { discardOutput } from "../programs/keep-output.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
-import { determineExitCause, type ExitCause, keptFolderFull, raiseLimit } from "./exit-cause.ts";
+import { determineExitCause, type ExitCause, describeFullFolder, describeLimitFix } from "./exit-cause.ts";
 import { writeHostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
@@ -21,7 +21,7 @@ import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./pla
 import type { PreparedSlot } from "./prepared-slots.ts";
 import { type SandboxParts, sandboxError } from "./sandbox-parts.ts";
 import { ownFilesChanged, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
-import { stageArguments } from "./stage-arguments.ts";
+import { stageCommands } from "./stage-commands.ts";
 import { claimStateFolder } from "./state-user.ts";
 import { openTrafficCounter, type TrafficCounter } from "./traffic-counter.ts";
 import { userNamespaceFix } from "./user-namespaces.ts";
@@ -46,7 +46,7 @@ export interface ConfinedProcess {
    * already is.
    */
   pendingRefusals(): Promise<void> | null;
-  /** Why connections that are refused inside are not recorded, as errno; null if they are. */
+  /** The errno that prevents the recording of connections that are refused inside; null if they are recorded. */
   untraced: number | null;
   kill(reason?: "timeout"): void;
   /** Resolves when the last process of the sandbox has exited and the slot is released. */
@@ -66,7 +66,7 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "netwo
 
 /** Long enough for an overloaded machine; a start usually takes milliseconds. */
 const START_MS = 15_000;
-/** How long the remaining output of an exited plugin may take to be read. */
+/** How long reading the remaining output of an exited plugin may take. */
 const OUTPUT_MS = 2_000;
 
 export async function launchConfined(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
@@ -142,16 +142,17 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const listener_error = start.started ? await received.then(toNull, (error: unknown) => error) : null;
   clearTimeout(timer);
   parts.prepared.refill();
-  const end = async (reason: () => unknown): Promise<never> => {
+  const failStart = async (reason: () => unknown): Promise<never> => {
     spawned.kill();
     discardOutput(child.stdout);
     discardOutput(child.stderr);
     await exitCause;
     throw reason();
   };
-  if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
-  if (listener_error !== null) await end(() => listener_error);
-  if (!parts.tools.copies.verify(own_files)) await end(ownFilesChanged);
+  if (!start.started)
+    await failStart(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
+  if (listener_error !== null) await failStart(() => listener_error);
+  if (!parts.tools.copies.verify(own_files)) await failStart(ownFilesChanged);
   let reported: string | null = null;
   return {
     child,
@@ -204,7 +205,7 @@ function spawnPlanned(
   planned: SandboxPlan,
 ): SpawnedProcess {
   const spawned = staged ?? spawnConfined(bwrapCommand(planned, tools.bwrap!, tools.init), tools);
-  if (staged !== null) spawned.control.sendStageCommands(stageArguments(planned));
+  if (staged !== null) spawned.control.sendStageCommands(stageCommands(planned));
   spawned.control.sendPlan(planned);
   return spawned;
 }
@@ -233,10 +234,10 @@ function startError(
   if (errno === EDQUOT) {
     return new BackplaneError(
       "launch_failed",
-      `${keptFolderFull(limits)} The plugin is not started until files are removed.`,
+      `${describeFullFolder(limits)} The plugin is not started until files are removed.`,
       {
         details: { cause: "disk" },
-        fix: `Remove files from it. ${raiseLimit("kept_bytes and kept_files", package_id)}`,
+        fix: `Remove files from it. ${describeLimitFix("kept_bytes and kept_files", package_id)}`,
       },
     );
   }

@@ -6,7 +6,7 @@
 import type { SandboxLimits } from "./limits.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";
 import { type SandboxTools, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
-import { type Stage, stageCommand } from "./stage-arguments.ts";
+import { type Stage, stageCommandLine } from "./stage-commands.ts";
 
 export interface PreparedSlot {
   slot: Slot;
@@ -54,7 +54,7 @@ export class PreparedSlots {
     return prepared;
   }
 
-  /** Called during a launch, to prepare the next one. */
+  /** Called during each launch, to prepare the next one. */
   refill(): void {
     if (this.#closed) return;
     // The number shrinks by one at a time after a burst.
@@ -101,7 +101,7 @@ export class PreparedSlots {
     try {
       const slot_stage = this.#stageOf(slot);
       const stage = slot_stage && (uid === null ? slot_stage : { ...slot_stage, uid, gid: uid });
-      return { slot, staged: stage && spawnConfined(stageCommand(stage), this.#tools) };
+      return { slot, staged: stage && spawnConfined(stageCommandLine(stage), this.#tools) };
     } catch (error) {
       this.#slots.release(slot);
       throw error;

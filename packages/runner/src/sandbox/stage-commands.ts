@@ -1,6 +1,6 @@
 /**
- * Builds the command line of `sandbox-init stage` and its commands from a plan. Pure. The command line contains no part
- * of the plan, because the process is started ahead of time.
+ * Builds the command line of `sandbox-init stage`, and from a plan the commands that it gets on the control channel.
+ * The command line contains no part of the plan, because the process is started before the plan is known.
  */
 import { INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
 
@@ -13,11 +13,11 @@ export interface Stage {
   join: readonly string[];
 }
 
-export function stageCommand({ uid, gid, init, join }: Stage): string[] {
+export function stageCommandLine({ uid, gid, init, join }: Stage): string[] {
   return [init, "stage", String(uid), String(gid), ...join];
 }
 
-export function stageArguments(plan: SandboxPlan): string[] {
+export function stageCommands(plan: SandboxPlan): string[] {
   return [
     ...plan.mounts.flatMap((mount) => [mountCommand(mount), mount.source, mount.target]),
     ...plan.links.flatMap(({ path, target }) => ["link", target, path]),

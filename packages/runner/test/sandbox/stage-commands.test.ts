@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { stageArguments, stageCommand } from "../../src/sandbox/stage-arguments.ts";
+import { stageCommands, stageCommandLine } from "../../src/sandbox/stage-commands.ts";
 import { PLAN } from "../support/plan.ts";
 
-test("starts as the slot's user and in the slot's cgroup, without any part of the plan", () => {
+test("starts the stage as the slot's user and in the slot's cgroup, without any part of the plan", () => {
   const stage = { uid: 59_007, gid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
-  expect(stageCommand(stage).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
+  expect(stageCommandLine(stage).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
 });
 
 test("has one command for each mount, link, hidden folder and scratch, and no other part of the plan", () => {
-  expect(stageArguments(PLAN).join(" ")).toBe(
+  expect(stageCommands(PLAN).join(" ")).toBe(
     [
       "system /usr /usr",
       "show /root/store/abc /plugin",
@@ -18,9 +18,9 @@ test("has one command for each mount, link, hidden folder and scratch, and no ot
       "scratch /sandbox/scratch mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007",
     ].join(" "),
   );
-  expect(stageArguments({ ...PLAN, scratch: null }).join(" ")).not.toContain("scratch");
+  expect(stageCommands({ ...PLAN, scratch: null }).join(" ")).not.toContain("scratch");
 });
 
 test("gives the scratch folder to the user inside even without root", () => {
-  expect(stageArguments({ ...PLAN, uid: null }).join(" ")).toContain("uid=1000,gid=1000");
+  expect(stageCommands({ ...PLAN, uid: null }).join(" ")).toContain("uid=1000,gid=1000");
 });
