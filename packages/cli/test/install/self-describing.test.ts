@@ -89,7 +89,7 @@ test("reports immediately that a changed binding no longer starts, and lists the
   ]);
   expect(missing_mount.exit).toBe(EXIT.ok);
   expect(missing_mount.err).toContain(
-    `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
+    `The binding cannot mount "${root}/nowhere": the folder does not exist on the gateway's machine.`,
   );
   expect(missing_mount.err).toContain(
     "fix: Correct the mounts of the binding: backplane binding set ID --mount",

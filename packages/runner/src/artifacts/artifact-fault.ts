@@ -14,6 +14,6 @@ const FAULTS: Record<string, ArtifactFault> = {
   ENAMETOOLONG: "bad_path",
 };
 
-export function faultOf(error: string | undefined): ArtifactFault {
-  return FAULTS[error ?? ""] ?? "unreadable";
+export function faultOf(error_name: string | undefined): ArtifactFault {
+  return FAULTS[error_name ?? ""] ?? "unreadable";
 }

@@ -1,7 +1,7 @@
 /**
- * Turns the scratch files that the result of an MCP server mentions into artifacts. A server has no protocol for
- * artifacts: it writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor
- * the user can open. Each file becomes an artifact of the call; a small text or image is also added to the result, for
+ * Turns the scratch files that the result of an MCP server mentions into artifacts. MCP has no artifacts: a server
+ * writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor the user can
+ * open. Each file becomes an artifact of the call; a small text or image is also added to the result, for
  * the model.
  */
 import { hash } from "node:crypto";
@@ -33,7 +33,7 @@ export interface ServerFiles {
   redactor: CallRedactor;
 }
 
-/** A path up to a character that ends it in a sentence or a quotation, in several scripts. */
+/** Matches a path up to the first character that ends it in a sentence or a quotation, in several scripts. */
 const PATH =
   "[^\\s\"'`<>|*?()[\\]{},;\\\\\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u3001\u3002\u300c\u300d\uff0c\uff09]+";
 /** A path in quotation marks or brackets may contain spaces. */
@@ -174,7 +174,7 @@ export async function collectServerFiles(
   return blocks.length === 0 ? result : { ...result, content: [...existing, ...blocks] };
 }
 
-/** The file as a block that a model can read; null if it is too large or neither text nor an image. */
+/** Returns the file as a block that a model can read; null if it is too large or neither text nor an image. */
 function createPreview(path: string, content: Buffer): JsonObject | null {
   const image_type = content.length <= PREVIEW_IMAGE_BYTES ? detectImageType(content) : null;
   if (image_type !== null) return { type: "image", data: content.toString("base64"), mimeType: image_type };

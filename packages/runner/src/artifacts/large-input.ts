@@ -1,7 +1,7 @@
 /**
  * Replaces large input in the body of a request with a reference to a file, which the caller creates in the scratch
- * folder. Which part of the body may be large depends on the operation: the input of a tool, the projection of a
- * compactor, the trigger of a harness. Events are always small.
+ * folder. The operation determines which part of the body may be large: the input of a tool, the projection of a
+ * compactor or the trigger of a harness. Events are always small.
  */
 import { hash } from "node:crypto";
 import {

@@ -53,13 +53,13 @@ function recordOf({
   };
 }
 
-/** Removes delegation tokens of every call, because a shared process has received the tokens of all its calls. */
+/** Removes all delegation tokens, because a shared process has received the tokens of all its calls. */
 function withoutToken(text: string): string {
   return text.replace(GATEWAY_TOKEN, REDACTED);
 }
 
 /**
- * Returns what the process wrote since the call started, as far as it is still buffered. Calls that share a process
+ * Returns the stderr of the process since the call started, as far as it is still buffered. Calls that share a process
  * share its stderr, so the secrets of the other calls are redacted as well.
  */
 export function readStderrTail(worker: Worker, from: number, context: InvocationContext): string | null {

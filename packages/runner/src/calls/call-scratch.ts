@@ -39,14 +39,14 @@ export async function createSandboxScratch(
   const confined = process.confined!;
   if (!(await confined.makeScratch(name))) {
     process.kill("its scratch folder is full or damaged");
-    throw new BackplaneError("crashed", "The plugin's scratch has no space for the folder of another call.");
+    throw new BackplaneError("crashed", "The plugin's scratch folder has no space for another call.");
   }
   return {
     path: `${INSIDE.scratch}/${name}`,
     put: async (file, bytes) => {
       if (await confined.writeArtifact(name, file, bytes)) return;
       process.kill("its scratch folder has no space for its input");
-      const message = `The plugin's scratch has no space for an input of ${bytes.length} bytes.`;
+      const message = `The plugin's scratch folder has no space for an input of ${bytes.length} bytes.`;
       throw new BackplaneError("launch_failed", message, {
         fix: "Send a smaller input, or raise sandbox.scratch_bytes.",
       });

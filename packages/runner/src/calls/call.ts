@@ -63,7 +63,7 @@ export class RunnerCall implements DialectCall {
   readonly #deps: RunnerCallDeps;
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
-  readonly #settled: (outcome: RunOutcome) => void;
+  readonly #onSettled: (outcome: RunOutcome) => void;
   #redactor: CallRedactor;
   #worker: Worker | null = null;
   #state: "waiting" | "sent" | "done" = "waiting";
@@ -80,7 +80,7 @@ export class RunnerCall implements DialectCall {
     dialect: Dialect,
     request: RunRequest,
     listener: RunListener,
-    settled: (outcome: RunOutcome) => void,
+    onSettled: (outcome: RunOutcome) => void,
   ) {
     this.id = request.attempt > 1 ? `${request.invocation_id}.${request.attempt}` : request.invocation_id;
     this.request = request;
@@ -90,7 +90,7 @@ export class RunnerCall implements DialectCall {
     this.#dialect = dialect;
     this.#lifetime = chooseLifetime(request, dialect);
     this.#listener = listener;
-    this.#settled = settled;
+    this.#onSettled = onSettled;
     this.#redactor = redactorFor(request.context);
     this.#deadline = deps.deadlines.set(request.timeout_ms, () => this.interrupt("deadline"));
   }
@@ -312,7 +312,7 @@ export class RunnerCall implements DialectCall {
     }
     const { result, error } = answer;
     const redacts = this.#redactor.active;
-    this.#settled({
+    this.#onSettled({
       status: answer.status,
       result: redacts && result !== null ? this.#redactor.json(result) : result,
       error:

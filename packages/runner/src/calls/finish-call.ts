@@ -1,7 +1,7 @@
 /**
  * The asynchronous part of finishing a call: collects the files that the answer refers to, waits for the exit of a
  * one-call process, adds the cause of a crash, removes the scratch folder, and waits until refused connections are
- * known. Protocol violations found on the way are counted.
+ * known. Counts the protocol violations that it finds.
  */
 import { artifactsIn, isObject, toBackplaneError } from "@backplane/contract";
 import type { ArtifactFiles, Logger } from "@backplane/ports";

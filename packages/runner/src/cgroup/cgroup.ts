@@ -18,11 +18,11 @@ export interface CgroupCounters {
  */
 export interface SlotCgroup {
   /**
-   * Files such as cgroup.procs. A single-threaded process that writes 0 to each of them joins, with all its future
-   * children.
+   * Files such as cgroup.procs. A single-threaded process that writes 0 to each of them joins the cgroup, with all its
+   * future children.
    */
   join: readonly string[];
-  /** Two short synchronous reads at the exit of each process; the thread pool would take longer. */
+  /** Synchronous, because its two short reads at the exit of each process would take longer in the thread pool. */
   counters(): CgroupCounters;
   remove(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** cgroup version 1: one tree per controller, with a folder in each. */
+/** cgroup version 1: one tree per controller. The gateway creates a folder in each tree that it uses. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CgroupLimits, type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";

@@ -10,7 +10,8 @@ const CPU_PERIOD_US = 100_000;
 
 /**
  * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup contains at least the gateway.
- * Therefore the nearest ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there is none.
+ * Therefore the nearest ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there
+ * is none.
  */
 export async function openCgroupsV2(
   mount: string,

@@ -1,6 +1,7 @@
 /**
- * `rterm.plugin.v1`: one process per call, with one line in and one line out for the handshake and again for the
- * request. The host decides what the plugin may do; the capabilities in its handshake must be within the grant.
+ * `rterm.plugin.v1`: one process per call. The handshake and the request are one line each, and each is answered with
+ * one line. The host decides what the plugin may do; the capabilities in the plugin's handshake must be within the
+ * grant.
  */
 import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
@@ -15,7 +16,7 @@ export const sideProcess: Dialect = {
   unsupportedReason: (request) =>
     request.op === "tool.invoke"
       ? null
-      : `rterm.plugin.v1 supports tools only, and ${request.export_id} is called with ${request.op}. Package it for vai.rpc.v1.`,
+      : `rterm.plugin.v1 supports only tools, but ${request.export_id} was called with ${request.op}. Package it for vai.rpc.v1.`,
   connect: (link) => new SideSession(link),
 };
 

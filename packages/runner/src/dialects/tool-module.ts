@@ -31,7 +31,7 @@ export const toolModule: Dialect = {
   unsupportedReason: (request) =>
     request.op === "tool.invoke"
       ? null
-      : `Tool files support tools only, and ${request.export_id} is called with ${request.op}.`,
+      : `Tool files support only tools, but ${request.export_id} was called with ${request.op}.`,
   async launch({ package: { package_id, version, runtime }, grant }, { folder, confined, programs }) {
     if (programs.tool_files === undefined) {
       throw new BackplaneError("launch_failed", "This installation has no host program for tool files.", {
@@ -80,7 +80,7 @@ class ToolModuleSession extends VaiSession {
   }
 }
 
-/** Converts descriptions of tool files to exports. Pure. */
+/** Converts descriptions of tool files to exports. */
 export function describeToolFiles(description: ToolFilesDescription, permissions: Permissions): Description {
   const schemas: Record<string, Json> = {};
   const exports = description.tools.map((tool) => {
@@ -105,7 +105,7 @@ function toExport(
     default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
     permissions,
     tool: {
-      // The author's risk "low" means read-only. For other tools it is unknown what a repeated call does.
+      // Authors declare the risk "low" for read-only tools. For other tools it is unknown what a repeated call does.
       effect_class: tool.risk === "low" ? "read_only" : "unknown",
       streaming: true,
       requires_approval: false,

@@ -1,7 +1,8 @@
 /**
- * Egress of sandboxed processes. The network of a sandbox is connected to no other; its process connects to listeners
- * that sandbox-init opened inside and passed to the gateway. For each connection the gateway decides by the grant of the
- * process, resolves, checks, dials and counts (sandbox.net, delegation.reach). Sessions share no state.
+ * Egress of sandboxed processes. The network of a sandbox is not connected to any other; its process connects to
+ * listeners that sandbox-init opened inside and passed to the gateway. For each connection the gateway applies the
+ * grant of the process, resolves and checks the address, dials it and counts the traffic (sandbox.net,
+ * delegation.reach). Sessions share no state.
  */
 import { randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
@@ -41,7 +42,7 @@ export interface EgressOptions {
   forbidden?: AddressRule;
 }
 
-/** The egress of one process, which serves one invocation or, when pooled, several with the same grant. */
+/** Requests the egress of one process, which serves one invocation or, if it is pooled, several with the same grant. */
 interface EgressRequest {
   grant: EgressGrant;
   /** Called for each refusal. */
@@ -51,11 +52,11 @@ interface EgressRequest {
 }
 
 export interface EgressSession extends SandboxNetwork {
-  /** Sent with requests to the gateway that came through these listeners. */
+  /** Added to requests to the gateway that come through these listeners. */
   proof: string;
   /** Accepts connections on one of `listeners`, which sandbox-init opened. */
   attach(listener: EgressListener, server: Server): void;
-  /** Records attempts that ended inside the sandbox; only the number is known of `unlisted` attempts. */
+  /** Records attempts that ended inside the sandbox. For `unlisted` attempts only the number is known. */
   recordDirect(attempt: DirectAttempt | { unlisted: number }): void;
   /** Pauses all connections while no call is in flight. */
   hold(held: boolean): void;

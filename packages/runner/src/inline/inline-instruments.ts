@@ -92,12 +92,12 @@ export class InlineInstruments {
     timer.stop();
     this.#running.delete(invocation_id);
     const redactor = redactorFor(context);
-    const clean = <T extends object | null>(value: T): T =>
+    const redact = <T extends object | null>(value: T): T =>
       redactor.active && value !== null ? (redactor.json(value as unknown as Json) as unknown as T) : value;
     return {
       status: answer.status,
-      result: clean(answer.result as JsonObject | null),
-      error: clean(answer.error),
+      result: redact(answer.result as JsonObject | null),
+      error: redact(answer.error),
       violations: 0,
       stderr_tail: null,
       egress: null,
@@ -163,8 +163,8 @@ export class InlineInstruments {
   }
 
   /**
-   * One provider per plugin and project at a time. Grants of individual calls do not matter, because nothing confines
-   * code here.
+   * Returns the only provider of the plugin and project. The grants of individual calls do not matter, because nothing
+   * confines code here.
    */
   #entryFor(request: ProcessRequest): ProviderEntry {
     const folder = dataKey(request);
@@ -247,10 +247,11 @@ export class InlineInstruments {
     return this.#deps.guard.runAsPlugin({ name: package_id, allowed_domains }, work);
   }
 
-  async #within<T>(ms: number, label: string, work: Promise<T>): Promise<T> {
+  /** `action` completes the sentence "The plugin did not …". */
+  async #within<T>(ms: number, action: string, work: Promise<T>): Promise<T> {
     const { promise: timeout, reject } = Promise.withResolvers<never>();
     const timer = this.#deps.clock.after(ms, () =>
-      reject(new BackplaneError("timeout", `The plugin did not ${label} within ${ms} ms.`)),
+      reject(new BackplaneError("timeout", `The plugin did not ${action} within ${ms} ms.`)),
     );
     try {
       return await Promise.race([work, timeout]);
@@ -260,7 +261,7 @@ export class InlineInstruments {
   }
 }
 
-/** Class inline is the operator's permission to run a module inside the gateway; nothing else is. */
+/** Only class inline is the operator's permission to run a module inside the gateway. */
 export function isInline({
   class: isolation,
   package: { runtime },

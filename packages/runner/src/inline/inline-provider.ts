@@ -103,7 +103,7 @@ function createContext(
     );
   const requireServices = (): InstrumentServices => {
     if (services !== null) return services;
-    throw new BackplaneError("llm.failed", "This gateway has no models for plugins.");
+    throw new BackplaneError("llm.failed", "This gateway offers no models to plugins.");
   };
   return {
     pluginId,

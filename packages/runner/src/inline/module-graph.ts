@@ -31,17 +31,17 @@ export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGrap
   const root = `${pathToFileURL(realpathSync(folder)).href}/`;
   // Distinguishes this graph from all others in the process.
   const tag = `?graph=${randomUUID()}`;
-  const isOurs = (url: string | undefined) =>
+  const isInGraph = (url: string | undefined) =>
     url?.startsWith(root) === true && (url.endsWith(tag) || !url.includes("?graph="));
-  const tagged = (url: string) => (url.startsWith(root) && !url.includes("?") ? `${url}${tag}` : url);
-  const invisible = (specifier: string) =>
+  const addTag = (url: string) => (url.startsWith(root) && !url.includes("?") ? `${url}${tag}` : url);
+  const invisibleError = (specifier: string) =>
     new BackplaneError(
       "plugin.invalid",
       `${specifier} is not visible to a ClassLoaderIsolated plugin; add it to the package's node_modules.`,
     );
   const hooks = registerHooks({
     resolve(specifier, context, next) {
-      if (!isOurs(context.parentURL)) return next(specifier, context);
+      if (!isInGraph(context.parentURL)) return next(specifier, context);
       if (specifier === INSTRUMENT_API) return { url: API_URL, shortCircuit: true };
       if (isBuiltin(specifier)) return next(specifier, context);
       let resolved: ReturnType<typeof next>;
@@ -49,16 +49,16 @@ export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGrap
         resolved = next(specifier, context);
       } catch (error) {
         if (/^\.{0,2}\/|^file:/.test(specifier)) throw error;
-        if (mode !== "InProcess") throw invisible(specifier);
+        if (mode !== "InProcess") throw invisibleError(specifier);
         return next(specifier, { ...context, parentURL: import.meta.url });
       }
-      if (mode !== "InProcess" && !resolved.url.startsWith(root)) throw invisible(specifier);
-      return { ...resolved, url: tagged(resolved.url) };
+      if (mode !== "InProcess" && !resolved.url.startsWith(root)) throw invisibleError(specifier);
+      return { ...resolved, url: addTag(resolved.url) };
     },
   });
   return {
     async import(file) {
-      const url = tagged(pathToFileURL(resolvePath(realpathSync(folder), file)).href);
+      const url = addTag(pathToFileURL(resolvePath(realpathSync(folder), file)).href);
       if (!url.startsWith(root))
         throw new BackplaneError("plugin.invalid", `${file} lies outside the package.`);
       const native = (await import(/* @vite-ignore */ NATIVE)) as {

@@ -77,7 +77,7 @@ const TRACE_BYTES = 8_192;
 /** Logged refusals per process; an attacker can cause any number. */
 const LOGGED_REFUSALS = 64;
 
-/** Without a boundary there is no sandbox, because the operator disabled it. */
+/** `boundary` is null if the operator disabled the sandbox. */
 export function createModuleHost(
   options: ModuleHostOptions,
   boundary: HostBoundary | null = null,
@@ -289,7 +289,7 @@ class HostedPlugin {
     const limit = exceededLimit(this.process.exitCause);
     const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(
-      // Other stream failures show as the exit that they caused.
+      // Any other failure of the stream is reported as a crash, because the process exits with it.
       failure?.code === "malformed_response" ? failure.code : "crashed",
       `The process of ${this.#entry.name} ${reason}.${cause}${this.#describeStderr()}`,
     );

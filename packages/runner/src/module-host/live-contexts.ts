@@ -1,6 +1,6 @@
 /**
  * Contexts that the kernel passed to a hosted plugin, by number. A plugin may use the context of an event after the
- * event, so contexts are evicted by least recent use, and never during a call. An evicted context is rejected,
+ * event, so the least recently used contexts are evicted, and none during a call. An evicted context is rejected,
  * because a substitute could belong to another org.
  */
 import { BackplaneError, type ContextRef, type PluginContext } from "@backplane/contract";

@@ -120,7 +120,7 @@ export class ModuleSession implements DialectSession {
     this.#link.transport.close();
   }
 
-  /** Tools of kernel plugins are called through their proxies, not as exchanges. */
+  /** Tools of kernel plugins are called through their proxies, not through this method. */
   call(exchange: DialectCall): void {
     exchange.failed(
       new BackplaneError("class.unsupported", "A kernel plugin cannot be called through its process."),

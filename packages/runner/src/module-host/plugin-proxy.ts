@@ -65,7 +65,7 @@ export function proxyPlugin(parts: ProxyContext, description: PluginDescription)
   return plugin;
 }
 
-/** The optional methods of a tool. */
+/** Which optional methods a tool has. */
 export interface ToolMethods {
   brief: boolean;
   pre_approve: boolean;

@@ -14,6 +14,7 @@ import { isUnreadable } from "./readable-copy.ts";
 export interface PluginTree {
   /** The real path of the plugin's folder. */
   folder: string;
+  /** The paths of the folder and of the module inside the sandbox. */
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
@@ -22,8 +23,8 @@ export interface PluginTree {
   /** The gateway's own folders inside the mounted folders, as host paths. */
   own_folders: string[];
   /**
-   * Sandbox paths of those that the process would see. A copy leaves out the ones in the plugin's folder, but the other
-   * mounted folders are never copied.
+   * The sandbox paths of those own folders that the process would see. A copy leaves out the ones in the plugin's
+   * folder, but the other mounted folders are never copied.
    */
   hidden: string[];
   /** Replaces sandbox paths in a stack trace with paths on this machine. */

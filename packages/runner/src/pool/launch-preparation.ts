@@ -83,7 +83,7 @@ export class LaunchPreparation {
   }
 
   async prepare(): Promise<LaunchPlan> {
-    // Lets the constructor of the process and the worker finish first.
+    // Lets the constructors of the process and the worker finish first.
     await Promise.resolve();
     await this.#steps.waitUntilAllowed();
     this.#allowed = true;

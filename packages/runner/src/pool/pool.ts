@@ -31,7 +31,7 @@ import { WorkerTable } from "./worker-table.ts";
 
 export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;
-  notice: (notice: RunnerNotification) => void;
+  onNotification: (notification: RunnerNotification) => void;
   /** Resolves when no instrument plugin inside the gateway uses the data folder. */
   waitForInline: (folder: string) => Promise<void>;
 }
@@ -57,7 +57,7 @@ export class Pool {
     this.#breaker = new Breaker(deps.clock);
     const create = (request: ProcessRequest, dialect: Dialect) =>
       this.#create(request, dialect, { home: null, key: request.pool_key, env: null, prewarmed: true });
-    this.#prewarmed = new PrewarmedProcesses({ ...deps, create, hasFreeSlot: () => this.#slots.free });
+    this.#prewarmed = new PrewarmedProcesses({ ...deps, create, hasFreeSlot: () => this.#slots.hasFree });
   }
 
   /** Existing processes, including those that are stopping. */
@@ -302,7 +302,7 @@ export class Pool {
     return (method, params) => {
       // Later calls may have brought other secrets.
       const redactor = createCallRedactor([...secrets_at_launch, ...recent_secrets]);
-      this.#deps.notice({ binding_id, project_id, method, params: redactor.json(params) });
+      this.#deps.onNotification({ binding_id, project_id, method, params: redactor.json(params) });
     };
   }
 
@@ -311,7 +311,7 @@ export class Pool {
     for (const worker of this.#workers.withdrawWhere(matches)) this.#onUnused(worker);
   }
 
-  /** Waits for the data folder: the old process takes no new calls and may finish its current ones. */
+  /** Waits until the process releases the data folder: it gets no new calls and may finish its current ones. */
   async #waitForExit(owner: Worker): Promise<void> {
     this.#workers.withdraw(owner);
     this.#onUnused(owner);
@@ -320,7 +320,8 @@ export class Pool {
 
   /**
    * Reports a failed launch to the breaker. A launch does not count against the plugin if it was slow or abandoned, if
-   * no call waited for the process, or if it failed before a process was started, unless with `launch_failed`.
+   * no call waited for the process, or if it failed before a process was started with a code other than
+   * `launch_failed`.
    */
   #recordFailedLaunch(worker: Worker, error: BackplaneError): void {
     const is_inconclusive =

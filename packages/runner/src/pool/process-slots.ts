@@ -16,13 +16,13 @@ export class ProcessSlots {
     return this.#queue.size;
   }
 
-  get free(): boolean {
+  get hasFree(): boolean {
     return this.#taken < this.#max && this.#queue.size === 0;
   }
 
   /** Takes a free slot without waiting. */
   tryTake(): boolean {
-    if (!this.free) return false;
+    if (!this.hasFree) return false;
     this.#taken++;
     return true;
   }

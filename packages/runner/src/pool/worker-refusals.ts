@@ -36,10 +36,10 @@ export class WorkerRefusals {
     // A process that retries in a loop must not fill the log.
     if (++this.#logged > MAX_EARLY) return;
     const { binding_id, package_id } = this.#subject;
-    const clean = refusalRedactor(this.#secrets).json({ ...refusal });
-    const host = clean.host.replace(GATEWAY_TOKEN, REDACTED);
+    const redacted = refusalRedactor(this.#secrets).json({ ...refusal });
+    const host = redacted.host.replace(GATEWAY_TOKEN, REDACTED);
     this.#log.info(
-      { binding_id, package_id, host, port: clean.port, reason: clean.reason },
+      { binding_id, package_id, host, port: redacted.port, reason: redacted.reason },
       "egress refused",
     );
   }

@@ -116,7 +116,7 @@ export class Worker {
     return !this.resident && this.#unanswered === 0 && this.waiting === 0;
   }
 
-  /** Whether the process has no call and its egress is held, as for a prewarmed one; its start may await egress. */
+  /** Whether the process has no call and its egress is held, like a prewarmed one, whose start may wait for egress. */
   get unusedPrewarmed(): boolean {
     return this.#egress !== null && this.held;
   }

@@ -22,7 +22,7 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per pool key even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
-  /** How long a resident server may be idle before it is stopped. Null, or no function: it is never stopped. */
+  /** How long a resident server may be idle before it is stopped. If absent or null, it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
   /** The timeout for starting the program; start_ms if absent. */
   readonly launch_limit?: keyof RunnerTimeouts;
@@ -35,9 +35,9 @@ export interface Dialect {
   /** The program to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
   launch?(request: ProcessRequest, context: LaunchContext): Promise<DialectLaunch>;
   connect(link: ProcessLink): DialectSession;
-  /** Secrets are passed to the process at its start and not with each call. */
+  /** True if secrets are passed to the process at its start and not with each call. */
   readonly secrets_at_start?: boolean;
-  /** A remote server: no process is started and there is no transport. */
+  /** True for a remote server: no process is started and there is no transport. */
   readonly remote?: boolean;
 }
 
@@ -96,7 +96,7 @@ export interface ProcessLink {
   violation(kind: string, request_id?: string): void;
   /** Reports skipped output that is not a message. It is kept with stderr for the diagnosis. */
   strayOutput?(text: string): void;
-  /** The connection to this process is lost; all calls in flight have already failed. */
+  /** Reports that the connection to this process is lost; all calls in flight have already failed. */
   failure(error: BackplaneError): void;
   /** The request that started the process, with config and secrets of the binding. Null for a kernel plugin. */
   request: ProcessRequest | null;
@@ -150,7 +150,7 @@ export interface DialectSession {
   call(exchange: DialectCall): void;
   /** Returns false if the protocol has no cancel message; waiting for an acknowledgement is then useless. */
   cancel(id: string, reason: string): boolean;
-  /** The answer is no longer needed. */
+  /** Discards a call whose answer is no longer needed. */
   abandon(id: string, error: BackplaneError): void;
   /** Asks the process to exit. */
   shutdown(): void;

@@ -66,15 +66,15 @@ export class FrameTap {
     emit: (output: Omit<ObservedOutput, "binding_id">) => void,
   ) {
     this.#emit = emit;
-    const decoder = (from: "host" | "plugin") => {
+    const createDecoder = (from: "host" | "plugin") => {
       const onFrame = (frame: Json) => this.#showFrame(from, frame as JsonObject);
       const onFailure = (error: BackplaneError) => this.#showStrayOutput(error);
       return protocol === "vai.rpc.v1"
         ? new ContentLengthDecoder(frameLimits(limits), onFrame, onFailure)
         : new NdjsonDecoder<JsonObject>(frameLimits(limits), onFrame, onFailure);
     };
-    this.#sent = decoder("host");
-    this.#received = decoder("plugin");
+    this.#sent = createDecoder("host");
+    this.#received = createDecoder("plugin");
   }
 
   /** The same transport, with a copy of its bytes for the observers. */

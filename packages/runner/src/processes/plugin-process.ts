@@ -45,7 +45,7 @@ export interface ProcessDeps {
   taps?: FrameTaps;
 }
 
-/** Acquiring what the launch needs, starting the program, waiting for its handshake. */
+/** The steps of a launch: acquiring what it needs, starting the program, waiting for the handshake. */
 export type LaunchStep = Extract<ProgressStep, "prepare" | "launch" | "initialize">;
 
 export interface ProcessSpec {

@@ -24,7 +24,7 @@ const NOISE = /^\s*(?:at\s|File ".*", line \d|\^+\s*$|[{}\])\s]*$|Node\.js v\d|g
 
 /** Returns one sentence that quotes these lines; null if there is no line to quote. */
 export function describeStderr(stderr: string): string | null {
-  // Colour codes would otherwise hide the words to look for.
+  // Color codes would otherwise hide the words to look for.
   const lines = stripVTControlCharacters(stderr).replaceAll("\r", "").split("\n").slice(-MAX_LINES);
   const last = findLastLine(lines);
   if (last === -1) return null;

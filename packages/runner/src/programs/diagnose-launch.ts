@@ -84,7 +84,7 @@ export async function explainSpawn(
     return `${name} is not executable. Run \`chmod +x\` on it${hint} before you pack the plugin.`;
   }
   const reason = format === null ? null : await explainFormat(name, format, environment);
-  return reason ?? `${name} could not be started (${code}). Try to start it manually on this machine.`;
+  return reason ?? `${name} could not be started (${code}). Try starting it manually on this machine.`;
 }
 
 /** Marks lines of stdout among those of stderr. */

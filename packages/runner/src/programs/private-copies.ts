@@ -54,7 +54,7 @@ export class PrivateCopies {
   }
 
   /** Returns the path of a private copy of this file, as it was at the first call. */
-  copyOf(file: string): string {
+  ensureCopy(file: string): string {
     let path = this.#copies.get(file);
     if (path === undefined) {
       path = this.put(`${this.#copies.size}-${basename(file)}`, readFileSync(file));

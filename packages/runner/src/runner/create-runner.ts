@@ -83,7 +83,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
         },
   );
   const copies = new PrivateCopies(join(options.scratch_root, "own"));
-  const notices = new Set<(notice: RunnerNotification) => void>();
+  const notification_listeners = new Set<(notification: RunnerNotification) => void>();
   const egress = createEgress({ clock, ...options.egress });
   const taps = new FrameTaps();
   const pool = new Pool({
@@ -101,11 +101,11 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     timeouts,
     trees,
     watchdog,
-    programs: { ...options.programs, privateCopy: (file) => copies.copyOf(file) },
+    programs: { ...options.programs, privateCopy: (file) => copies.ensureCopy(file) },
     copies,
     data_root: options.data_root ?? null,
-    notice: (notice) => {
-      for (const listener of notices) listener(notice);
+    onNotification: (notification) => {
+      for (const listener of notification_listeners) listener(notification);
     },
     waitForInline: (folder) => inline.releaseFolder(folder),
   });
@@ -251,8 +251,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     },
 
     onNotification(listener) {
-      notices.add(listener);
-      return () => void notices.delete(listener);
+      notification_listeners.add(listener);
+      return () => void notification_listeners.delete(listener);
     },
 
     retire(binding_id, keep_pool_key) {

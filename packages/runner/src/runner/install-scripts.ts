@@ -37,7 +37,7 @@ export function createInstallScripts(deps: InstallScriptDeps): InstallScripts {
         folder,
         signal,
         subject: `Running the install scripts of ${packages.join(", ")}`,
-        fix: "They have no network: a prebuilt file cannot be downloaded. To compile it, install make, g++ and python3 on this machine.",
+        fix: "Install scripts have no network, so they cannot download prebuilt files. To compile them instead, install make, g++ and python3 on this machine.",
       });
     },
   };

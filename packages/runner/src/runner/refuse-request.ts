@@ -5,7 +5,7 @@ import type { Dialect } from "../ports/dialect.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 import { configuredSlots } from "../secrets/configured-secrets.ts";
 
-/** Null if the request may run. `unsupported` is the objection of its dialect. */
+/** Returns null if the request may run. `unsupported` is the reason why its dialect cannot run it, if any. */
 export function refuseRequest(
   request: Pick<RunRequest, "binding_id" | "package" | "class" | "grant"> & Pick<ProcessRequest, "context">,
   unsupported: string | null,

@@ -46,7 +46,7 @@ export function createSourceBuilds(deps: ConfinedRunDeps): SourceBuilds {
         signal,
         timeout_ms: limit_ms,
         subject: `The build of ${name}`,
-        fix: "It has no network, and only the build requirements that it declares. To compile native code, install gcc, g++, make and python3-dev on this machine, or use a version that is published as a wheel.",
+        fix: "A build has no network, and only the build requirements that it declares. To compile native code, install gcc, g++, make and python3-dev on this machine, or use a version that is published as a wheel.",
       });
     },
   };

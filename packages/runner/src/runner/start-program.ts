@@ -49,7 +49,7 @@ export interface StartedProgram {
   makeScratch(name: string): Promise<string | null>;
   /** Calls `run` after `ms` of the process's own time, unless the returned function is called first. */
   after(ms: number, run: () => void): () => void;
-  /** Why a process that exited before its handshake may have done so. */
+  /** Explains why a process exited before its handshake. */
   explainExit(exit: ProgramExit, stderr: string): Promise<string>;
   kill(): void;
 }

@@ -41,7 +41,7 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       return { enabled, available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
     boundaryFor: (request) => {
-      // The admin has allowed it and the tool requests it; the kernel has refused all other cases.
+      // The admin allowed it and the tool requests it; the kernel has already refused all other cases.
       if (request.grant.host === true) return { sandbox: null, refusal: null };
       if (options === null && request.class === "worker") return { sandbox: null, refusal: null };
       if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", DISABLED));

@@ -16,7 +16,7 @@ export interface EndReport {
   cpu_ms: number;
   peak_bytes: number;
   scratch_full: boolean;
-  /** PID 1 killed it because a kept folder exceeded its limit. */
+  /** True if PID 1 killed it because a persistent folder exceeded its limits. */
   kept_full: boolean;
 }
 
@@ -25,7 +25,7 @@ export type StartResult = { started: true } | { started: false; errno: number | 
 /** A request without an answer yet. */
 interface PendingRequest {
   answer(errno: number): void;
-  /** Contents of a `get`. */
+  /** The contents received so far for a `get`. */
   chunks: Buffer[];
   limit: number;
 }
@@ -45,7 +45,7 @@ export class ControlChannel {
   /** Bytes of a file that follow before the next line. */
   #expected_bytes = 0;
   #onStart: (start: StartResult) => void = () => {};
-  /** Why refused connections are not reported, as errno; null if they are. Known once the plugin has started. */
+  /** The errno that prevents reports of refused connections, or null. Known once the plugin has started. */
   untraced: number | null = null;
   #onEnded: () => void = () => {};
   #onRefused: (attempt: DirectAttempt | { unlisted: number }) => void = () => {};
@@ -86,12 +86,12 @@ export class ControlChannel {
     return this.#send(`${command} ${folderName(name)}\n`);
   }
 
-  /** The contents of a file in a scratch folder, or the errno. */
+  /** Returns the contents of a file in a scratch folder, or the errno. */
   get(name: string, path: string, max_bytes: number): Promise<Buffer | number> {
     return this.getBelowScratch(`${folderName(name)}/${path}`, max_bytes);
   }
 
-  /** The contents of a file anywhere in scratch, or the errno. The path must be one that `isArtifactPath` accepts. */
+  /** Returns the contents of a file anywhere in scratch, or the errno. `isArtifactPath` must accept the path. */
   async getBelowScratch(path: string, max_bytes: number): Promise<Buffer | number> {
     const chunks: Buffer[] = [];
     const errno = await this.#send(`get ${path} ${max_bytes}\n`, NO_BYTES, chunks, max_bytes);
@@ -117,7 +117,7 @@ export class ControlChannel {
     this.#onRefused = run;
   }
 
-  /** Closes when no request is pending. */
+  /** Closes the channel as soon as no request is pending. */
   closeWhenIdle(): void {
     this.#closing = true;
     if (this.#waiting.length === 0) this.close();

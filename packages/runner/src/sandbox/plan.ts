@@ -1,5 +1,5 @@
 /**
- * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system files or those
+ * Turns a grant into everything that a sandboxed process gets. Invariant: the process sees system files or those
  * of its image, its own package, our host programs, its scratch, data and state folders, the folders that the operator
  * mounts, and nothing else of this machine. It can write only to its scratch, data and state folders and to mounts that
  * the grant makes writable.
@@ -254,7 +254,7 @@ function checkMount({ source, target, writable }: Grant["mounts"][number]): Plan
 }
 
 export function refusedMount(path: string, reason: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The binding mounts ${JSON.stringify(path)}: ${reason}.`, {
+  return new BackplaneError("launch_failed", `The binding cannot mount ${JSON.stringify(path)}: ${reason}.`, {
     fix: "Correct the mounts of the binding: backplane binding set ID --mount FOLDER[:TARGET], or --no-mount.",
   });
 }

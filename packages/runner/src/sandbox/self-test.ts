@@ -20,7 +20,7 @@ const CLOCK: Clock = {
   },
 };
 
-/** A name that cannot exist: it makes sandbox-init open ports 80 and 443, which needs the most privileges. */
+/** Allows a name that cannot exist, so that sandbox-init opens ports 80 and 443, which needs the most privileges. */
 const GRANT: Grant = {
   class: "isolated",
   network: "egress",
@@ -33,7 +33,7 @@ const GRANT: Grant = {
   tools: null,
 };
 
-/** Launches one process like any plugin and reads its status from the kernel. */
+/** Launches one process in the same way as a plugin and reads its status from the kernel. */
 export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Promise<void> {
   const probe = await launchConfined(parts, {
     grant: GRANT,

@@ -31,7 +31,7 @@ export class SlotTable {
   }
 
   async take(limits: SandboxLimits): Promise<Slot> {
-    const free = this.#freeWith(limits);
+    const free = this.#freeSlots(limits);
     if (limits !== this.#default_limits) return free.pop() ?? (await this.#make(limits));
     const slot = free.pop() ?? (await this.#takePrepared());
     if (free.length === 0) this.#prepare();
@@ -40,7 +40,7 @@ export class SlotTable {
 
   /** Must only be called after the last process of the slot has exited. Returns its counters; null without cgroups. */
   release(slot: Slot): CgroupCounters | null {
-    this.#freeWith(slot.limits).push(slot);
+    this.#freeSlots(slot.limits).push(slot);
     if (slot.cgroup === null) return null;
     const now = slot.cgroup.counters();
     const counted = { oom: now.oom - slot.initial_counters.oom, pids: now.pids - slot.initial_counters.pids };
@@ -53,7 +53,7 @@ export class SlotTable {
     for (const { cgroup } of this.#all.splice(0)) await cgroup?.remove();
   }
 
-  #freeWith(limits: SandboxLimits): Slot[] {
+  #freeSlots(limits: SandboxLimits): Slot[] {
     const free = this.#free.get(limits) ?? [];
     this.#free.set(limits, free);
     return free;

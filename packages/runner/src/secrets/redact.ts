@@ -15,7 +15,7 @@ export interface CallRedactor {
   readonly active: boolean;
   text(value: string): string;
   json<T extends Json>(value: T): T;
-  /** For text cut from a stream: also drops a secret that was cut at either end. */
+  /** Redacts text that was cut from a stream; drops even a part of a secret at either end. */
   excerpt(value: string): string;
 }
 
@@ -70,9 +70,9 @@ export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
 const REMEMBERED = 8;
 
 /**
- * For a call on a process that served other calls: their values can appear in its output as well, e.g. the value
- * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and
- * `own_redactor` is returned.
+ * Returns a redactor for a call on a process that served other calls, whose values can appear in its output as well,
+ * such as the value before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing
+ * else, and `own_redactor` is returned.
  */
 export function redactorWithRecent(
   recent: string[],

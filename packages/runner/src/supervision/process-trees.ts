@@ -24,7 +24,7 @@ export class ProcessTrees {
   }
 
   begin(): ProcessTree {
-    // Null is kept as well: this machine is checked only once.
+    // Null is remembered as well, so that this machine is checked only once.
     if (this.#cgroups === undefined) this.#cgroups = openTrackingCgroups(`backplane-trees-${randomUUID()}`);
     return new ProcessTree(this.#cgroups, this.#log);
   }

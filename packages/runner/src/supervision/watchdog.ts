@@ -61,7 +61,7 @@ export class Watchdog {
     return this.#shell?.pid;
   }
 
-  /** Starts the shell if it does not run, so that a group can be announced in the same tick as its spawn. */
+  /** Starts the shell if it is not running, so that a group can be announced in the same tick as its spawn. */
   start(): void {
     if (this.#shell !== null || this.#closed || this.#starts >= MAX_STARTS) return;
     this.#starts++;

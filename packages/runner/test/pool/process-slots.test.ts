@@ -7,7 +7,7 @@ test("never grants more slots than exist and serves the queue in order", async (
   const served: string[] = [];
   const take = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
   const queued = [take("first"), take("second")];
-  expect([slots.waiting, slots.free]).toEqual([2, false]);
+  expect([slots.waiting, slots.hasFree]).toEqual([2, false]);
   slots.release();
   await queued[0];
   slots.release();

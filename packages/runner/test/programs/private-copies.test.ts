@@ -79,10 +79,10 @@ verifies("integrity.exec", "copies a program once and ignores later changes to t
   const { copies, parent } = createCopies();
   const original = join(parent, "../host.mjs");
   writeFileSync(original, "ORIGINAL");
-  const copy = copies.copyOf(original);
+  const copy = copies.ensureCopy(original);
   writeFileSync(original, "CHANGED!");
   overwrite(copy, "CHANGED!");
-  expect(copies.copyOf(original)).toBe(copy);
+  expect(copies.ensureCopy(original)).toBe(copy);
   expect([readFileSync(copy, "utf8"), copy.endsWith("host.mjs")]).toEqual(["ORIGINAL", true]);
 });
 

@@ -16,15 +16,15 @@ verifies("bind.hot", "rejects a version that fails its handshake or health check
       () => "starts",
       ({ code, message }: { code: string; message: string }) => `${code}: ${message}`,
     );
-  const vai = (behaviour: string) => probe({ entrypoint: ["node", "./vai.mjs", behaviour] });
+  const vai = (behavior: string) => probe({ entrypoint: ["node", "./vai.mjs", behavior] });
   expect(await vai("echo")).toBe("starts");
   expect(await vai("wrong-identity")).toMatch(/^handshake_failed: .*acme\/other/);
   expect(await vai("broken-until-fixed")).toMatch(/^(crashed|launch_failed|handshake_failed): /);
-  const instrument = (behaviour: string) =>
+  const instrument = (behavior: string) =>
     probe({
       protocol: "hefty.jsonrpc",
-      entrypoint: ["node", "./instrument.mjs", behaviour],
-      pool_key: behaviour,
+      entrypoint: ["node", "./instrument.mjs", behavior],
+      pool_key: behavior,
     });
   expect(await instrument("healthy")).toBe("starts");
   expect(await instrument("good")).toBe("handshake_failed: The instrument fail is unhealthy: fail.");

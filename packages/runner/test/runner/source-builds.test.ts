@@ -177,6 +177,6 @@ test("reports the output of a build that fails", { timeout: 120_000 }, async () 
   await expect(runBuild(folder)).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("no compiler") as unknown,
-    fix: expect.stringContaining("It has no network") as unknown,
+    fix: expect.stringContaining("A build has no network") as unknown,
   });
 });

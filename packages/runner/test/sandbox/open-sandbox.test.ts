@@ -196,7 +196,7 @@ test("reports a missing mount as an error of the binding with its fix", async ()
   const grant = { mounts: [{ source, target: "/srv/gone", writable: false }] };
   await expect(sh(sandbox, "true", { grant })).rejects.toMatchObject({
     code: "launch_failed",
-    message: `The binding mounts ${JSON.stringify(source)}: the folder does not exist on the gateway's machine.`,
+    message: `The binding cannot mount ${JSON.stringify(source)}: the folder does not exist on the gateway's machine.`,
     fix: expect.stringContaining("backplane binding set ID --mount"),
   });
   // The slot of the failed start is free again, and the next start works as usual.

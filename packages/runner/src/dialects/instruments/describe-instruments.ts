@@ -1,4 +1,4 @@
-/** Maps the declarations of an instrument provider to exports of its package. Pure. */
+/** Maps the declarations of an instrument provider to exports of its package. */
 import { hash } from "node:crypto";
 import {
   type CheckedInstruments,

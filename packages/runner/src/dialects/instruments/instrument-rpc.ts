@@ -42,7 +42,7 @@ export const instrumentRpc: Dialect = {
   unsupportedReason: (request) =>
     request.op === "tool.invoke"
       ? null
-      : `Instruments support tools only, and ${request.export_id} is called with ${request.op}.`,
+      : `Instruments support only tools, but ${request.export_id} was called with ${request.op}.`,
   async launch(request, { confined, dataDir, programs }): Promise<DialectLaunch> {
     const data = await dataDir();
     const { entrypoint, env } = request.package.runtime;

@@ -35,7 +35,7 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   return { status: "succeeded", result: fits ? value : truncateResult(value, output_bytes), error: null };
 }
 
-/** Converts an error of the protocol: unknown tool, invalid arguments, a server that threw. */
+/** Converts a JSON-RPC error, such as one for an unknown tool, invalid arguments or an exception in the server. */
 export function acceptError(error: { code: number; message: string; data?: Json }): PluginAnswer {
   const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
   const details: JsonObject = { plugin_code: String(error.code) };

@@ -79,9 +79,9 @@ export async function answerInputRequests(
 
 /**
  * Finds the caller for a request that came over a pipe, where a request does not name its call. If the calls in flight
- * do not all belong to one session, the request is rejected, so that nobody is asked about another person's call;
- * `roots/list` has no answerer then. Tool calls without a caller that can answer count as well, because the request may
- * belong to one of them.
+ * do not all belong to one session, throws, so that nobody is asked about another person's call; for `roots/list`,
+ * returns null instead. Tool calls without a caller that can answer count as well, because the request may belong to
+ * one of them.
  */
 export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
   const origins = [...inFlight].filter(

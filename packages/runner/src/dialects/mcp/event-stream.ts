@@ -9,7 +9,7 @@ import type { RunnerLimits } from "../../ports/settings.ts";
 import { createSseReader } from "./sse-reader.ts";
 import type { TransportEvents } from "./transport.ts";
 
-export interface AnswerStream {
+export interface EventStream {
   /** The request that it answers. Null for the stream of server messages. */
   id: number | null;
   last_event: string | null;
@@ -29,7 +29,7 @@ const MAX_TRIES = 5;
 /** Reads until the stream ends or has delivered its answer. Throws when a limit is exceeded. */
 export async function followStream(
   response: IncomingMessage,
-  stream: AnswerStream,
+  stream: EventStream,
   limits: RunnerLimits,
   events: StreamEvents,
 ): Promise<void> {
@@ -54,7 +54,7 @@ export async function followStream(
   }
 }
 
-function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, events: StreamEvents): void {
+function readEvent(text: string, stream: EventStream, limits: RunnerLimits, events: StreamEvents): void {
   let value: Json;
   try {
     value = parseJson(Buffer.from(text), limits.json_depth);
@@ -78,16 +78,16 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
 }
 
 /** True if the server sent event ids and the limit of failed attempts is not reached. */
-export function canResume({ last_event, tries }: AnswerStream): boolean {
+export function canResume({ last_event, tries }: EventStream): boolean {
   return last_event !== null && tries < MAX_TRIES;
 }
 
 /** The delay before the next attempt: the value that the server requested, or exponential backoff. */
-export function retryDelayMs({ retry_ms, tries }: AnswerStream): number {
+export function retryDelayMs({ retry_ms, tries }: EventStream): number {
   return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), MAX_RETRY_MS);
 }
 
-export function createStream(id: number | null): AnswerStream {
+export function createStream(id: number | null): EventStream {
   return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
 }
 

@@ -7,7 +7,7 @@ import type { RpcFailure } from "./rpc-channel.ts";
 const CHALLENGE_CHARS = 8_192;
 const PARAM_CHARS = 2_048;
 
-/** The JSON-RPC error in the body, or null. Throws `malformed_response` when the body has a result as well. */
+/** Returns the JSON-RPC error in the body, or null. Throws `malformed_response` if the body has a result as well. */
 export function readRpcError(text: Buffer): RpcFailure | null {
   let value: unknown;
   try {
@@ -35,7 +35,7 @@ export function probeRejection(status: number): RpcFailure {
   return { code: MCP_ERRORS.method_not_found, message: `HTTP ${status}` };
 }
 
-/** The sign-in that the server requires: 401, or 403 with insufficient scope. Null for other responses. */
+/** Describes the sign-in that the server requires with 401, or 403 and insufficient scope. Null for other responses. */
 export function signInError(
   status: number,
   header: string | undefined,
@@ -79,7 +79,7 @@ export function httpError(status: number, text: Buffer, location?: string): Back
     );
   }
   const excerpt = text.toString("utf8", 0, 300).replace(/\s+/g, " ").trim();
-  const reason = excerpt === "" ? "" : `: ${excerpt}`;
+  const reason = excerpt === "" ? "." : `: ${excerpt}`;
   const code = status === 429 || status >= 500 ? "plugin_retryable" : "plugin_failed";
   return new BackplaneError(code, `The MCP server returned HTTP ${status}${reason}`, {
     details: { http_status: status },

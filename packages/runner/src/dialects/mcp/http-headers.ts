@@ -1,12 +1,11 @@
 /**
  * The headers of a message: the fields that the stateless revision repeats for proxies, and those of the binding. A
- * header of the binding may contain `${slot}`, a placeholder for a secret that is filled in here and stored
- * nowhere.
+ * header of the binding may contain `${slot}`, a placeholder for a secret that is filled in here and never stored.
  */
 import { BackplaneError, fillPlaceholders, isObject, type JsonObject, MCP_META } from "@backplane/contract";
 
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
-/** Set by the gateway only. */
+/** Headers that only the gateway sets. */
 const RESERVED =
   /^(?:host|content-length|content-type|accept|connection|transfer-encoding|mcp-.*|last-event-id)$/i;
 /** This secret slot becomes a header even if the config does not mention it. */

@@ -53,7 +53,10 @@ export async function collectBody(response: IncomingMessage, limit: number): Pro
     size += (chunk as Buffer).length;
     if (size > limit) {
       response.destroy();
-      throw new BackplaneError("frame_too_large", `A response exceeds the limit of ${limit} bytes.`);
+      throw new BackplaneError(
+        "frame_too_large",
+        `A response of the MCP server exceeds the limit of ${limit} bytes.`,
+      );
     }
     chunks.push(chunk as Buffer);
   }

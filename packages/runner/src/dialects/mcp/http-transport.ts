@@ -9,7 +9,7 @@ import { parseJson } from "@backplane/wire";
 import type { GuardedRequests } from "../../egress/gateway-requests/guarded-requests.ts";
 import type { RunnerLimits } from "../../ports/settings.ts";
 import {
-  type AnswerStream,
+  type EventStream,
   canResume,
   createStream,
   followStream,
@@ -68,7 +68,10 @@ export class HttpTransport implements McpTransport {
     const body = JSON.stringify(message);
     const { message_bytes } = this.#options.limits;
     if (body.length > message_bytes) {
-      throw new BackplaneError("frame_too_large", `The message exceeds the limit of ${message_bytes} bytes.`);
+      throw new BackplaneError(
+        "frame_too_large",
+        `The message to the MCP server exceeds the limit of ${message_bytes} bytes.`,
+      );
     }
     const { id, method } = message;
     if (typeof id === "number" && typeof method === "string") {
@@ -173,19 +176,19 @@ export class HttpTransport implements McpTransport {
     this.#events.receive(message, origin);
   }
 
-  #follow(response: IncomingMessage, stream: AnswerStream): Promise<void> {
+  #follow(response: IncomingMessage, stream: EventStream): Promise<void> {
     return followStream(response, stream, this.#options.limits, this.#stream_events);
   }
 
   /** Resumes the stream of a request until the answer has arrived. */
-  async #settleStream(stream: AnswerStream): Promise<void> {
+  async #settleStream(stream: EventStream): Promise<void> {
     const { id } = stream;
     while (id !== null && !stream.answered && this.#pending.has(id) && !this.#closed) {
       if (!canResume(stream)) {
         throw new BackplaneError("crashed", "The MCP server closed the stream before it answered.");
       }
       stream.tries++;
-      await this.#pause(stream);
+      await this.#waitBeforeRetry(stream);
       if (!this.#pending.has(id)) return;
       const response = await this.#get(stream, (request) => this.#pending.set(id, request)).catch(() => null);
       if (response === null) continue;
@@ -199,7 +202,7 @@ export class HttpTransport implements McpTransport {
   }
 
   /** Receives messages that the server sends on its own. Ends quietly when the server offers no such stream. */
-  async #listen(stream: AnswerStream): Promise<void> {
+  async #listen(stream: EventStream): Promise<void> {
     const agreement = this.#agreement;
     const session = this.#session;
     let opened = false;
@@ -231,23 +234,23 @@ export class HttpTransport implements McpTransport {
         // Retried like a stream that ended.
       }
       stream.tries++;
-      await this.#pause(stream);
+      await this.#waitBeforeRetry(stream);
     }
   }
 
-  #pause(stream: AnswerStream): Promise<void> {
+  #waitBeforeRetry(stream: EventStream): Promise<void> {
     return new Promise((resolve) => {
       this.#options.after(retryDelayMs(stream), resolve);
     });
   }
 
-  #get(stream: AnswerStream, onRequest: (request: ClientRequest) => void): Promise<IncomingMessage> {
+  #get(stream: EventStream, onRequest: (request: ClientRequest) => void): Promise<IncomingMessage> {
     const headers: Record<string, string> = { ...this.#commonHeaders(), accept: "text/event-stream" };
     if (stream.last_event !== null) headers["last-event-id"] = stream.last_event;
     return this.#http.exchange("GET", headers, null, onRequest);
   }
 
-  /** Sends a notification or a reply; how the server responds does not matter. */
+  /** Sends a notification or a reply. The response of the server is ignored. */
   async #postNotification(message: JsonObject, body: string): Promise<void> {
     try {
       const response = await this.#http.exchange("POST", this.#headersFor(message), body, () => {});

@@ -19,7 +19,7 @@ export function mcpHttp(outbound: OutboundRules, levels: ServerLogLevels): Diale
     call_scratch: false,
     remote: true,
     unsupportedReason: (request) =>
-      request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
+      request.op === "tool.invoke" ? null : `An MCP server supports only tools, not ${request.op}.`,
     connect: (link) => openSession(link, outbound, levels),
   };
 }

@@ -65,7 +65,7 @@ interface SentRequest {
   renewed: boolean;
 }
 
-/** Requests from the server that may be in progress at a time. */
+/** The maximum number of requests from the server in progress at a time. */
 const MAX_SERVER_REQUESTS = 100;
 
 export class RpcChannel implements TransportEvents {
@@ -83,7 +83,8 @@ export class RpcChannel implements TransportEvents {
     this.transport = createTransport(this);
   }
 
-  get failed(): BackplaneError | null {
+  /** The error that ended the channel; null while it works. */
+  get error(): BackplaneError | null {
     return this.#failure;
   }
 
@@ -248,7 +249,7 @@ export class RpcChannel implements TransportEvents {
     const belongs_to_request = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
     if (!belongs_to_request || this.#one_way.tolerates(message)) this.#events.violation("answer_unknown");
     else {
-      const problem = `A response of the MCP server matches no request: its id is ${formatRpcId(id)}, and request ids are numbers.`;
+      const problem = `A response of the MCP server matches no request: its id is ${formatRpcId(id)}, but all request ids are numbers.`;
       this.failure(new BackplaneError("malformed_response", problem));
     }
   }
@@ -276,7 +277,7 @@ export class RpcChannel implements TransportEvents {
     params: JsonObject,
     from: PendingRequest | null,
   ): Promise<void> {
-    const answer = await this.#answerTo(method, params, from);
+    const answer = await this.#createAnswer(method, params, from);
     if (this.#failure !== null) return;
     try {
       this.transport.send({ jsonrpc: "2.0", id, ...answer });
@@ -286,7 +287,7 @@ export class RpcChannel implements TransportEvents {
     }
   }
 
-  async #answerTo(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
+  async #createAnswer(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
     if (this.#requests_in_progress >= MAX_SERVER_REQUESTS) {
       return { error: { code: MCP_ERRORS.internal_error, message: "too many requests at once" } };
     }

@@ -75,7 +75,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       send: (pending, params) => this.#channel.send(pending, () => this.#withEnvelope(params, {})),
       withdraw: (id) => this.withdraw(id, "replaced"),
       later: (run) => this.#link.after(this.#link.timeouts.alive_ms, run),
-      isClosed: () => this.#closed || this.#channel.failed !== null,
+      isClosed: () => this.#closed || this.#channel.error !== null,
     });
   }
 
@@ -132,8 +132,8 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     const permissions = request?.package.runtime.permissions ?? NO_PERMISSIONS;
     const server = { package_id, config: request?.context.config ?? {} };
     // Only HTTP has headers.
-    const headers = this.stateless && this.#channel.transport.cancels_by_drop;
-    return await describeTools(server, this.#agreement!, permissions, headers, (method, params) =>
+    const with_headers = this.stateless && this.#channel.transport.cancels_by_drop;
+    return await describeTools(server, this.#agreement!, permissions, with_headers, (method, params) =>
       sendNonToolRequest(this, method, params, null, null),
     );
   }
@@ -180,7 +180,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     return this.#channel.send(pending, (id) => this.#params(params, capabilities, id));
   }
 
-  /** Over HTTP, closing the request cancels it in the stateless revision; `forget` does that. */
+  /** Over HTTP in the stateless revision, `forget` closes the request, which cancels it. */
   withdraw(request_id: number, reason: string): void {
     this.#channel.forget(request_id);
     if (this.stateless && this.#channel.transport.cancels_by_drop) return;
@@ -211,7 +211,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     );
   }
 
-  /** In the stateless revision each request carries the level, and in the others each new session gets it. */
+  /** In the stateless revision each request carries the level; in the others it is set again in each new session. */
   #setLevel(level: Json | undefined): JsonObject {
     if (typeof level === "string") this.#options.log_level.set(level);
     return {};
@@ -271,7 +271,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 
   /** Checks whether the server still responds. If it does not, it is stuck and is abandoned. */
   #probe(): void {
-    if (this.#probing || this.#channel.failed !== null) return;
+    if (this.#probing || this.#channel.error !== null) return;
     this.#probing = true;
     const method = this.stateless ? "server/discover" : "ping";
     const params = this.stateless ? this.#withEnvelope({}, {}) : {};

@@ -19,7 +19,7 @@ export interface SseReader {
   push(chunk: Buffer): void;
 }
 
-/** The limit is for the characters of one event. */
+/** `limit` is the maximum number of characters in one event. */
 export function createSseReader(limit: number, events: SseEvents): SseReader {
   const decoder = new TextDecoder();
   const parser = createParser({
@@ -39,7 +39,11 @@ export function createSseReader(limit: number, events: SseEvents): SseReader {
 }
 
 function tooLarge(limit: number): BackplaneError {
-  return new BackplaneError("frame_too_large", `An event exceeds the limit of ${limit} bytes.`, {
-    details: { limit },
-  });
+  return new BackplaneError(
+    "frame_too_large",
+    `An event of the MCP server exceeds the limit of ${limit} characters.`,
+    {
+      details: { limit },
+    },
+  );
 }

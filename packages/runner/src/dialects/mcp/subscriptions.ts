@@ -25,7 +25,7 @@ export class McpSubscription {
     this.#deps = deps;
   }
 
-  /** Whether a client watches a resource. */
+  /** Whether a client watches any resource. */
   get watches(): boolean {
     return this.#watched.size > 0;
   }

@@ -17,7 +17,7 @@ export interface ToolCallSession {
   readonly stateless: boolean;
   /** False if the call could not be sent and `lost` was called. */
   dispatch(call: McpToolCall): boolean;
-  /** Null when the server requested no input and only wants the call repeated. */
+  /** Resolves to null if the server requested no input and only wants the call repeated. */
   collectInput(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
   finished(call: McpToolCall): void;
 }
@@ -106,7 +106,7 @@ export function needsInput(stateless: boolean, result: Json): result is JsonObje
   return stateless && isObject(result) && result.resultType === "input_required";
 }
 
-/** The same request with the requested input and the state that the server asked to get back. */
+/** Returns the parameters of the repeated request, with the requested input and the state that the server wants back. */
 export function retryParams(
   params: JsonObject,
   { requestState }: JsonObject,
@@ -122,6 +122,6 @@ export function retryParams(
 export function tooManyRounds(method: string): BackplaneError {
   return new BackplaneError(
     "malformed_response",
-    `${method} still asks for input after ${MAX_ROUNDS} rounds.`,
+    `The MCP server still asks for input for ${method} after ${MAX_ROUNDS} rounds.`,
   );
 }

@@ -22,20 +22,20 @@ export interface TransportEvents {
 }
 
 export interface McpTransport {
-  /** Closing a request cancels it in the stateless revision. */
+  /** Whether closing a request cancels it in the stateless revision. */
   readonly cancels_by_drop: boolean;
-  /** All replies share one stream, so a reply without a known id can belong to any request. */
+  /** Whether all replies share one stream, so that a reply without a known id can belong to any request. */
   readonly shares_stream: boolean;
   /**
    * `headers` are sent with the message by transports that have headers. Throws a BackplaneError such as
    * `backpressure` or `frame_too_large` when nothing was sent.
    */
   send(message: JsonObject, headers?: Record<string, string>): void;
-  /** An answer to this request is no longer needed. */
+  /** Discards a request whose answer is no longer needed. */
   drop(id: number): void;
-  /** The negotiated agreement; null before negotiation and during renegotiation. */
+  /** Sets the negotiated agreement; null before negotiation and during renegotiation. */
   setAgreement(agreement: Agreement | null): void;
-  /** Values that may have changed since the last call, such as a rotated secret. */
+  /** Updates values that may have changed since the last call, such as a rotated secret. */
   refresh?(secrets: Record<string, string>, config: JsonObject): void;
   /** Output that is not a message, for the diagnosis of a failed start. */
   strayText?(): string;

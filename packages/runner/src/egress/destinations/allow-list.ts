@@ -1,5 +1,5 @@
 /**
- * The allowed domains of a grant, interpreted as by the registry: `name`, `*.name` (any subdomain, not the name itself)
+ * The allowed domains of a grant, interpreted as in the registry: `name`, `*.name` (any subdomain, not the name itself)
  * and `*`, each with an optional `:port`. Without a port all ports are allowed.
  */
 import type { Destination } from "./destination.ts";

@@ -1,7 +1,6 @@
 /**
- * A connection or datagram that a process did not send through a listener of the gateway, and that
- * therefore ended inside the sandbox, as PID 1 reports it (sandbox-init/trace.c). The plugin controls the address, the
- * port and the question.
+ * A connection or datagram that a process did not send through a listener of the gateway, so that it ended inside the
+ * sandbox. PID 1 reports it (sandbox-init/trace.c). The plugin controls the address, the port and the question.
  */
 import type { Destination } from "./destination.ts";
 import type { RefusalReason } from "./refusals.ts";

@@ -1,6 +1,6 @@
 /**
- * Decides which destination may be dialled. A `Target` holds the addresses that were checked, and only those are
- * dialled, so DNS rebinding between check and use has no effect.
+ * Decides which destination may be dialed. A `Target` holds the addresses that were checked, and only those are
+ * dialed, so DNS rebinding between check and use has no effect.
  */
 import type { AddressRule } from "./address.ts";
 import type { AllowList } from "./allow-list.ts";

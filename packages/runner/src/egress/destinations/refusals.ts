@@ -35,7 +35,7 @@ export const REFUSAL_REASONS = {
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
-/** The reason as a sentence, with the detail in parentheses. */
+/** Returns the reason as a sentence, with the detail in parentheses. */
 export function describeRefusal(reason: RefusalReason, detail: string | undefined): string {
   const sentence = REFUSAL_REASONS[reason];
   return detail === undefined ? sentence : `${sentence.replace(/\.$/, "")} (${detail}).`;

@@ -5,7 +5,7 @@
  */
 import { Resolver as Ares, lookup } from "node:dns/promises";
 
-/** All addresses of the name; throws if there is none. `trusted`: allowed by the operator. */
+/** Returns all addresses of the name; throws if there is none. `trusted` means that the operator allows the name. */
 export type Resolver = (name: string, trusted: boolean) => Promise<string[]>;
 
 export function systemResolver(timeout_ms: number): Resolver {

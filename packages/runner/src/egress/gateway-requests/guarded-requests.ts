@@ -27,7 +27,7 @@ export interface GuardedRequests {
 }
 
 const CONNECT_MS = 10_000;
-const SOCKETS = 64;
+const MAX_SOCKETS = 64;
 
 /** Creates requests to one URL, under the allowed domains of one grant. */
 export function guardedRequests(
@@ -47,7 +47,7 @@ export function guardedRequests(
     resolve: rules.resolve ?? systemResolver(CONNECT_MS),
     forbidden: rules.forbidden ?? publicExceptOwn(),
   };
-  const settings = { keepAlive: true, maxSockets: SOCKETS, timeout: 0 };
+  const settings = { keepAlive: true, maxSockets: MAX_SOCKETS, timeout: 0 };
   const agent = secure ? new HttpsAgent(settings) : new HttpAgent(settings);
   const lookup: LookupFunction = (_name, { all }, onLookup) => {
     checkAddresses(policy, destination).then(
@@ -61,7 +61,7 @@ export function guardedRequests(
   };
   return {
     open: async ({ method, headers }) => {
-      // A literal address is connected to without a lookup.
+      // Node connects to a literal address without a lookup.
       if (hostKind(destination.host) !== "name") await checkAddresses(policy, destination);
       const request = secure ? secureRequest : plainRequest;
       return request(url, { method, headers, agent, lookup, setDefaultHeaders: true });
@@ -75,7 +75,7 @@ async function checkAddresses(policy: EgressPolicy, destination: Destination): P
   if (verdict.kind === "target") return verdict.target.addresses;
   const name = formatDestination(destination);
   if (verdict.kind !== "refused") {
-    throw new BackplaneError("launch_failed", `The host name of ${name} cannot be resolved.`);
+    throw new BackplaneError("launch_failed", `The host name ${destination.host} cannot be resolved.`);
   }
   throw new BackplaneError(
     "launch_failed",

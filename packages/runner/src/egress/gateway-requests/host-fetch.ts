@@ -22,7 +22,7 @@ export interface HostFetchDeps {
 
 const DEFAULT_PORTS = { "http:": 80, "https:": 443 } as const;
 const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
-/** Headers that only the gateway sets: a second Host header, for example, would name another host. */
+/** Headers that only the gateway sets. A second Host header, for example, would name another host. */
 const RESERVED_HEADERS = new Set([
   "host",
   "connection",
@@ -170,6 +170,6 @@ function refused(
 function unreachable(destination: Destination, reason: string): BackplaneError {
   return new BackplaneError(
     "egress.unreachable",
-    `${formatDestination(destination)} cannot be reached: ${reason}`,
+    `${formatDestination(destination)} cannot be reached: ${reason}.`,
   );
 }

@@ -1,7 +1,7 @@
 export type ClientHelloResult =
   | { state: "more" }
   | { state: "malformed" }
-  /** `name` is null without the extension. `hidden`: the real name is encrypted (ECH, ESNI). */
+  /** `name` is null without the extension. `hidden` means that the real name is encrypted (ECH, ESNI). */
   | { state: "read"; name: string | null; hidden: boolean };
 
 const HANDSHAKE_RECORD = 22;
@@ -41,7 +41,7 @@ export function readClientHello(bytes: Buffer): ClientHelloResult {
   }
 }
 
-/** Reads a message from start to end. Returns null past its end. */
+/** Reads a message from start to end. The methods return null past its end. */
 class ByteReader {
   readonly #bytes: Buffer;
   at = 0;

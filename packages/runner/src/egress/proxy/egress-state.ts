@@ -1,7 +1,7 @@
 /**
  * The shared state of all connections of one session: policy, counts, clock and open connections. One timer checks
  * all deadlines. Closing ends everything immediately. While the session is held, because no call is in flight,
- * nothing is resolved or dialled and no byte is forwarded; new and open connections wait for the next call. A
+ * nothing is resolved or dialed and no byte is forwarded; new and open connections wait for the next call. A
  * destination that the grant forbids is still refused immediately, because the call that caused it may be answered but
  * not recorded yet.
  */
@@ -51,7 +51,7 @@ export class EgressState {
     this.meter = new Meter(limits);
   }
 
-  /** Null if the session is closed or has too many sockets; the client is then closed. */
+  /** Returns null and closes the client if the session is closed or has too many sockets. */
   accept(client: Socket): ProxyConnection | null {
     client.on("error", () => {});
     if (this.closed || this.#connections.size >= this.limits.sockets) {
@@ -75,7 +75,7 @@ export class EgressState {
     });
   }
 
-  /** Resolves immediately or when the next call starts. Callers must check `ended` afterwards. */
+  /** Resolves when the session is not held. Callers must check `ended` afterwards. */
   whenReleased(): Promise<void> {
     return this.held ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
   }

@@ -11,7 +11,7 @@ export type FirstBytes =
   | { kind: "other" }
   | { kind: "refused"; reason: RefusalReason; detail?: string };
 
-/** Undefined if more bytes are needed. `any_name`: the grant allows every name at this port. */
+/** Returns undefined if more bytes are needed. `any_name` means that the grant allows every name at this port. */
 export function classifyFirstBytes(
   bytes: Buffer,
   destination: { host: string; port: number },
@@ -19,7 +19,7 @@ export function classifyFirstBytes(
 ): FirstBytes | undefined {
   if (destination.port === 80) return { kind: "http" };
   if (destination.port === 443 || looksLikeTls(bytes)) return checkHello(bytes, destination.host, any_name);
-  return readLine(bytes);
+  return classifyFirstLine(bytes);
 }
 
 function looksLikeTls(bytes: Buffer): boolean {
@@ -38,8 +38,8 @@ function checkHello(bytes: Buffer, host: string, any_name: boolean): FirstBytes 
   return hello.name === null ? { kind: "refused", reason: "sni.missing" } : { kind: "tls" };
 }
 
-/** The first line that is not empty decides, or a byte that is not text. */
-function readLine(bytes: Buffer): FirstBytes | undefined {
+/** Decides by the first line that is not empty, or by a byte that is not text. */
+function classifyFirstLine(bytes: Buffer): FirstBytes | undefined {
   let start = 0;
   while (bytes[start] === 0x0d || bytes[start] === 0x0a) start++;
   for (let at = start; at < bytes.length; at++) {

@@ -1,4 +1,4 @@
-/** Forwards a checked HTTP request to a socket that was dialled for it, and relays the response back. */
+/** Forwards a checked HTTP request to a socket that was dialed for it, and relays the response back. */
 import { type IncomingMessage, ServerResponse, request as sendHttpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { endToEndFields, headBytes, headerPairs } from "./http-head.ts";
@@ -14,7 +14,7 @@ export interface ForwardTarget {
   extra_field?: readonly [name: string, value: string];
 }
 
-/** The destination of the response: an ordinary response, or the raw socket of an upgrade. */
+/** Where the response is written: an ordinary response, or the raw socket of an upgrade. */
 export type ReplyTarget = { response: ServerResponse } | { socket: Socket; head: Buffer };
 
 export async function forward(
@@ -32,7 +32,7 @@ export async function forward(
     holds_slot = false;
   };
   const upstream = await dial();
-  // The session may have been held while the socket was dialled.
+  // The session may have been held while the socket was dialed.
   await connection.state.whenReleased();
   if (connection.ended) return;
   if (upstream === null) {

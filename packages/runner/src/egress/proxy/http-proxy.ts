@@ -23,8 +23,8 @@ import type { ProxyConnection } from "./proxy-connection.ts";
 /** Proves to the gateway that a request came from the sandboxed process, not from someone with a leaked token. */
 const LISTENER_HEADER = "Backplane-Listener";
 
-/** The service that a connection gets. */
-type ServedHost = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
+/** How a connection is served: as a proxy, as one fixed host, or as the gateway. */
+type ServingMode = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
 
 /**
  * Node's parser keeps reading while requests wait for a response, so a client that never waits would exhaust
@@ -33,7 +33,7 @@ type ServedHost = { kind: "proxy" } | { kind: "host"; target: Target } | { kind:
 const MAX_UNANSWERED = 16;
 
 export interface HttpProxy {
-  serve(connection: ProxyConnection, serving: ServedHost): void;
+  serve(connection: ProxyConnection, serving: ServingMode): void;
 }
 
 /** `openTunnel` continues a CONNECT to an allowed target. */
@@ -44,9 +44,9 @@ export function createHttpProxy(
 ): HttpProxy {
   const served = new WeakMap<
     Socket,
-    { connection: ProxyConnection; serving: ServedHost; unanswered: number }
+    { connection: ProxyConnection; serving: ServingMode; unanswered: number }
   >();
-  const serve = (connection: ProxyConnection, serving: ServedHost) => {
+  const serve = (connection: ProxyConnection, serving: ServingMode) => {
     served.set(connection.client, { connection, serving, unanswered: 0 });
     server.emit("connection", connection.client);
     connection.client.resume();
@@ -98,7 +98,7 @@ export function createHttpProxy(
 
   async function handleRequest(
     connection: ProxyConnection,
-    serving: ServedHost,
+    serving: ServingMode,
     request: IncomingMessage,
     reply: ReplyTarget,
   ): Promise<void> {
@@ -165,7 +165,7 @@ export function createHttpProxy(
 
   async function serveConnect(
     connection: ProxyConnection,
-    serving: ServedHost,
+    serving: ServingMode,
     request: IncomingMessage,
     head: Buffer,
   ): Promise<void> {

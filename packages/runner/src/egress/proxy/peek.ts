@@ -1,6 +1,6 @@
 /**
- * Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into
- * the socket; without a value, all bytes are dropped.
+ * Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into the socket. If there is
+ * no value, all bytes are dropped.
  */
 import type { Socket } from "node:net";
 

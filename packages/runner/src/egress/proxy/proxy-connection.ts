@@ -1,5 +1,5 @@
 /**
- * One client connection with the sockets that were dialled for it. The client first requests a destination (the head),
+ * One client connection with the sockets that were dialed for it. The client first requests a destination (the head),
  * then exchanges bytes with it. An HTTP client may request another destination after that.
  */
 import type { Socket } from "node:net";

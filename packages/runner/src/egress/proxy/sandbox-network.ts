@@ -1,6 +1,6 @@
 /**
- * The sandbox configuration for egress: listeners that sandbox-init opens inside and passes out, names for
- * /etc/hosts, and environment variables. It depends on no call, so that processes can be prewarmed.
+ * The sandbox configuration for egress: listeners that sandbox-init opens inside and passes to the gateway, names for
+ * /etc/hosts, and environment variables. It does not depend on a call, so that processes can be prewarmed.
  */
 import { isIPv4 } from "node:net";
 import type { Grant } from "@backplane/contract";
@@ -8,7 +8,7 @@ import { allowList } from "../destinations/allow-list.ts";
 import { hostKind } from "../destinations/destination.ts";
 
 export interface EgressListener {
-  /** `proxy`: CONNECT, absolute URIs and SOCKS5. `named`: the dialled address identifies the name. */
+  /** `proxy`: CONNECT, absolute URIs and SOCKS5. `named`: the dialed address identifies the name. */
   role: "proxy" | "named" | "gateway";
   address: string;
   port: number;
@@ -18,7 +18,7 @@ export interface SandboxNetwork {
   listeners: readonly EgressListener[];
   hosts: readonly { address: string; name: string }[];
   env: Readonly<Record<string, string>>;
-  /** The gateway.base_url for the plugin; null if it may not reach the gateway. */
+  /** The value of gateway.base_url for the plugin; null if it may not reach the gateway. */
   gateway_url: string | null;
 }
 
@@ -49,7 +49,7 @@ export function sandboxNetwork(
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
   const taken = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);
   const ports = new Set(reached.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
-  // One listener per port for all names; the dialled address distinguishes them.
+  // One listener per port for all names; the dialed address distinguishes them.
   const named = [...ports]
     .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
     .sort((a, b) => a - b)

@@ -67,7 +67,7 @@ export function createConnectionHandler(
     );
   }
 
-  /** The client resolved the name from /etc/hosts, so the dialled address identifies it. */
+  /** The client resolved the name from /etc/hosts, so the dialed address identifies it. */
   async function serveNamed(connection: ProxyConnection, port: number): Promise<void> {
     const address = connection.client.localAddress ?? "";
     connection.destination = { host: names.get(address) ?? address, port };

@@ -97,7 +97,7 @@ function rangesOf(arch: FilteredArch): CallRange[] {
   return ranges;
 }
 
-/** A balanced tree with one comparison for each pair of neighbouring ranges. */
+/** A balanced tree with one comparison for each pair of neighboring ranges. */
 function searchTree(ranges: readonly CallRange[], label?: string): Instruction[] {
   const middle = ranges.length >> 1;
   const [low, high] = [ranges.slice(0, middle), ranges.slice(middle)];

@@ -51,8 +51,8 @@ test("reads a long line in small chunks in linear time, up to a limit", () => {
   const small = createReader(1_000).sse;
   expect(() => {
     for (let n = 0; n < 100; n++) small.push(chunk);
-  }).toThrow(/exceeds the limit of 1000 bytes/);
+  }).toThrow(/exceeds the limit of 1000 characters/);
   expect(() => createReader(1_000).sse.push(Buffer.from(`data: ${"x".repeat(1_001)}\n\n`))).toThrow(
-    /exceeds the limit of 1000 bytes/,
+    /exceeds the limit of 1000 characters/,
   );
 });
