@@ -54,12 +54,12 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
     const { runArtifact, stored } = createArtifactRunner();
-    for (const [plant, path] of [
+    for (const [file_kind, path] of [
       ["file", "made"],
       ["deep", "a/b/made"],
     ]) {
       const { status, result, violations } = await runArtifact({
-        plant,
+        file_kind,
         reference: { path, sha256: SHA256 },
       });
       expect({ status, violations }).toEqual({ status: "succeeded", violations: 0 });
@@ -76,7 +76,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
       const { runArtifact, stored } = createArtifactRunner();
-      const cases: [plant: string, reference: object, reason: string][] = [
+      const cases: [file_kind: string, reference: object, reason: string][] = [
         ["file", { path: "../made" }, "bad_path"],
         ["file", { path: "a/../../made" }, "bad_path"],
         ["nothing", { path: "/etc/passwd" }, "bad_path"],
@@ -96,17 +96,17 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
         ["file", { bytes: 8 }, "bad_size"],
         ["file", { sha256: "0".repeat(64) }, "bad_hash"],
       ];
-      for (const [plant, reference, reason] of cases) {
-        const { status, result, error, violations } = await runArtifact({ plant, reference });
+      for (const [file_kind, reference, reason] of cases) {
+        const { status, result, error, violations } = await runArtifact({ file_kind, reference });
         expect({
-          plant,
+          file_kind,
           reference,
           status,
           result,
           code: error?.code,
           reason: error?.details?.reason,
         }).toEqual({
-          plant,
+          file_kind,
           reference,
           status: "failed",
           result: null,
@@ -123,16 +123,16 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     ["secret", "canary-in-a-file"],
     ["secret", "canary-in-ä-filé"],
     ["encoded_secret", "canary-in-a-file"],
-  ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
+  ])("refuses a file that contains a secret of the call: %s %s", async (file_kind, token) => {
     const { runArtifact, stored } = createArtifactRunner();
-    const { error } = await runArtifact({ plant }, { context: { secrets: { token } } });
+    const { error } = await runArtifact({ file_kind }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
     expect(stored.size).toBe(0);
   });
 
   test("refuses a reference from a call without a scratch folder", async () => {
     const { runArtifact } = createArtifactRunner();
-    const { error } = await runArtifact({ plant: "nothing" }, { grant: {} });
+    const { error } = await runArtifact({ file_kind: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { crashError } from "../../src/calls/outcomes.ts";
 import { createIdleWorker } from "../support/idle-worker.ts";
 
-test("names what the process was stopped for: a call, or a request that is not a call", () => {
+test("names the work during which the process was stopped: a call, or a request that is not a call", () => {
   const worker = createIdleWorker();
   Object.assign(worker.process, { exit: null, kill_reason: "it wrote too much" });
   expect(crashError(worker, "call")).toMatchObject({

@@ -256,7 +256,7 @@ describe("hefty.jsonrpc", () => {
     const outcome = await test_runner.run({
       ...request,
       input: { pid: true },
-      context: { config: { error: "no licence" } },
+      context: { config: { error: "no license" } },
     });
     expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   });

@@ -1,4 +1,4 @@
-/** rterm.plugin.v1 with real processes: each misbehaviour has exactly one error code and leaves nothing behind. */
+/** rterm.plugin.v1 with real processes: each misbehavior has exactly one error code and leaves nothing behind. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -114,7 +114,7 @@ verifies(
   async () => {
     const test_runner = createTestRunner({ timeouts: { handshake_ms: 500 } });
     const { file, lines } = createLineRecord(test_runner);
-    for (const behaviour of [
+    for (const behavior of [
       "wrong-id",
       "no-manifest",
       "no-tools-field",
@@ -122,8 +122,8 @@ verifies(
       "handshake-twice",
       "stalls-handshake",
     ]) {
-      const outcome = await test_runner.run(side(behaviour, { env: { SEEN: file } }));
-      expect([behaviour, outcome.error?.code]).toEqual([behaviour, "handshake_failed"]);
+      const outcome = await test_runner.run(side(behavior, { env: { SEEN: file } }));
+      expect([behavior, outcome.error?.code]).toEqual([behavior, "handshake_failed"]);
       expect(outcome).toMatchObject({ status: "failed", result: null, dispatched: false });
     }
     expect(lines().every((line) => line.type === "handshake")).toBe(true);
@@ -186,9 +186,9 @@ verifies(
   "enforces the host's deadline at every step",
   async () => {
     const test_runner = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
-    for (const behaviour of ["stalls", "ignores-term", "stalls-handshake"]) {
+    for (const behavior of ["stalls", "ignores-term", "stalls-handshake"]) {
       const started = performance.now();
-      const outcome = await test_runner.run(side(behaviour, { timeout_ms: 400 }));
+      const outcome = await test_runner.run(side(behavior, { timeout_ms: 400 }));
       expect(outcome).toMatchObject({ status: "failed", result: null, error: { code: "timeout" } });
       // The process would stall for a minute.
       expect(performance.now() - started).toBeLessThan(40_000);
@@ -223,7 +223,7 @@ verifies(
   "never turns a protocol error into a success",
   async () => {
     const test_runner = createTestRunner();
-    for (const behaviour of [
+    for (const behavior of [
       "answer-not-json",
       "answer-for-stranger",
       "answers-twice",
@@ -232,8 +232,8 @@ verifies(
       "error-without-message",
       "floods-stdout",
     ]) {
-      const outcome = await test_runner.run(side(behaviour));
-      expect([behaviour, outcome.error?.code]).toEqual([behaviour, "malformed_response"]);
+      const outcome = await test_runner.run(side(behavior));
+      expect([behavior, outcome.error?.code]).toEqual([behavior, "malformed_response"]);
       expect(outcome).toMatchObject({ status: "failed", result: null });
     }
     expect((await test_runner.run(side("dies-on-request"))).status).toBe("failed");
@@ -246,8 +246,8 @@ verifies(
   async () => {
     const test_runner = createTestRunner();
     const { file, lines } = createLineRecord(test_runner);
-    for (const behaviour of ["no-tools", "other-tool"]) {
-      expect(await test_runner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
+    for (const behavior of ["no-tools", "other-tool"]) {
+      expect(await test_runner.run(side(behavior, { env: { SEEN: file } }))).toMatchObject({
         status: "failed",
         error: { code: "tool_not_exposed" },
         dispatched: false,
@@ -266,8 +266,8 @@ verifies("side.error.protocol_version_mismatch", "rejects another protocol_versi
 });
 
 describe("capabilities", () => {
-  const runWithGrant = (test_runner: TestRunner, behaviour: string, capabilities: string[]) =>
-    test_runner.run(side(behaviour, { grant: { capabilities } }));
+  const runWithGrant = (test_runner: TestRunner, behavior: string, capabilities: string[]) =>
+    test_runner.run(side(behavior, { grant: { capabilities } }));
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
@@ -288,10 +288,10 @@ describe("capabilities", () => {
       });
       expect((await runWithGrant(test_runner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
       expect((await runWithGrant(test_runner, "asks-none", [])).status).toBe("succeeded");
-      for (const behaviour of ["asks-empty", "asks-padded", "asks-twice"]) {
-        const outcome = await runWithGrant(test_runner, behaviour, ["net.http", ""]);
-        expect([behaviour, outcome.status, outcome.error?.code]).toEqual([
-          behaviour,
+      for (const behavior of ["asks-empty", "asks-padded", "asks-twice"]) {
+        const outcome = await runWithGrant(test_runner, behavior, ["net.http", ""]);
+        expect([behavior, outcome.status, outcome.error?.code]).toEqual([
+          behavior,
           "failed",
           "handshake_failed",
         ]);

@@ -33,8 +33,8 @@ test.each([
   ["cancels-itself", "cancelled", "cancelled", null],
   ["ok-false", "failed", "plugin_protocol_error", "missing body"],
   ["no-status", "failed", "malformed_response", null],
-])("behaviour %s: the call ends as %s with error code %s", async (behaviour, status, code, expected_text) => {
-  const outcome = await createTestRunner().run(vai(behaviour));
+])("behavior %s: the call ends as %s with error code %s", async (behavior, status, code, expected_text) => {
+  const outcome = await createTestRunner().run(vai(behavior));
   expect(outcome).toMatchObject({ status, dispatched: true, violations: 0 });
   expect(outcome.error?.code ?? null).toBe(code);
   if (expected_text !== null) expect(outcome.error?.message).toContain(expected_text);

@@ -101,10 +101,10 @@ test.each([
 
 test("reports exit code and last line of stderr of a module that exits at import", async () => {
   const error = await rejectionOf(
-    createHost().start(writeEntry("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
+    createHost().start(writeEntry("", 'console.error("no license"); process.exit(3);'), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("crashed");
-  expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no licence/);
+  expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no license/);
 });
 
 test("keeps the protocol intact whatever a plugin prints or writes to descriptor 1", async () => {

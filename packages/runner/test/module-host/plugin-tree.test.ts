@@ -5,7 +5,7 @@ import type { PluginEntry, PluginOrigin } from "@backplane/contract";
 import { expect, onTestFinished, test } from "vitest";
 import { resolvePluginTree } from "../../src/module-host/plugin-tree.ts";
 
-function folderWith(files: Record<string, string>): string {
+function createFolder(files: Record<string, string>): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-tree-")));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   chmodSync(root, 0o755);
@@ -27,7 +27,7 @@ const entry = (origin: PluginOrigin, dir: string, source = dir): PluginEntry => 
 });
 
 test("keeps the path of an installed package in its node_modules", async () => {
-  const root = folderWith({
+  const root = createFolder({
     "npm/g1/node_modules/@acme/probe/plugin.mjs": "",
     "npm/g1/node_modules/dep/index.js": "",
     "state/other/secret": "",
@@ -50,7 +50,7 @@ test("keeps the path of an installed package in its node_modules", async () => {
 });
 
 test("shows a linked folder alone, or with the workspace's node_modules and the packages linked from there", async () => {
-  const root = folderWith({
+  const root = createFolder({
     ".env": "SECRET=1",
     "package.json": '{"workspaces": ["packages/*"]}',
     "packages/probe/plugin.mjs": "",
@@ -79,7 +79,7 @@ test("shows a linked folder alone, or with the workspace's node_modules and the 
 
 /** A workspace whose linked packages contain the gateway's home, or are a part of it. */
 function createWorkspaceWithHome(): { root: string; home: string } {
-  const root = folderWith({
+  const root = createFolder({
     "package.json": '{"workspaces": ["packages/*"]}',
     "packages/probe/plugin.mjs": "",
     "packages/probe/home/secret.key": "",
@@ -124,7 +124,7 @@ test.runIf(process.getuid!() === 0)(
 );
 
 test("rejects a plugin whose folder is the gateway's own folder, directly or through a link", async () => {
-  const root = folderWith({ "home/plugin.mjs": "" });
+  const root = createFolder({ "home/plugin.mjs": "" });
   symlinkSync("home", join(root, "linked"));
   for (const dir of ["home", "linked"]) {
     await expect(
@@ -137,10 +137,10 @@ test("rejects a plugin whose folder is the gateway's own folder, directly or thr
 });
 
 test("hides the gateway's home inside the folder and rejects a module that links out of it", async () => {
-  const root = folderWith({ "plugin.mjs": "", "deep/home/admin.token": "" });
+  const root = createFolder({ "plugin.mjs": "", "deep/home/admin.token": "" });
   const tree = await resolvePluginTree(entry("local", root), [join(root, "deep/home"), "/elsewhere"]);
   expect(tree.hidden).toEqual(["/plugin/deep/home"]);
-  const outside = folderWith({ "real.mjs": "" });
+  const outside = createFolder({ "real.mjs": "" });
   rmSync(join(root, "plugin.mjs"));
   symlinkSync(join(outside, "real.mjs"), join(root, "plugin.mjs"));
   await expect(resolvePluginTree(entry("local", root), [])).rejects.toMatchObject({

@@ -4,7 +4,7 @@ import { ManualClock } from "../support/manual-clock.ts";
 
 const subject = { pool_key: "k", binding_id: "bind_1", package_id: "acme/a", digest: "sha256:1" };
 
-function breakerAfterFailures(times: number) {
+function createFailedBreaker(times: number) {
   const clock = new ManualClock();
   const breaker = new Breaker(clock);
   for (let i = 0; i < times; i++) {
@@ -16,7 +16,7 @@ function breakerAfterFailures(times: number) {
 }
 
 test("refuses to start a plugin after three failures until the first is five minutes old", () => {
-  const { clock, breaker } = breakerAfterFailures(3);
+  const { clock, breaker } = createFailedBreaker(3);
   const held = breaker.checkLaunch(subject);
   expect(held).toEqual({
     kind: "held_back",
@@ -32,11 +32,11 @@ test("refuses to start a plugin after three failures until the first is five min
   expect(breaker.checkLaunch(subject).kind).toBe("launch");
 });
 
-test("starts fresh with another generation, another digest or after a success", () => {
-  const { breaker } = breakerAfterFailures(3);
+test("starts counting anew for another generation or digest, and after a success", () => {
+  const { breaker } = createFailedBreaker(3);
   expect(breaker.checkLaunch({ ...subject, pool_key: "k2" }).kind).toBe("launch");
   expect(breaker.checkLaunch({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
-  const second = breakerAfterFailures(2).breaker;
+  const second = createFailedBreaker(2).breaker;
   second.checkLaunch(subject);
   second.succeeded(subject);
   for (let i = 0; i < 3; i++) {
@@ -59,7 +59,7 @@ test("counts pending launches, so that at most three run concurrently", async ()
 });
 
 test("drops the history of old generations of a binding", () => {
-  const { breaker } = breakerAfterFailures(3);
+  const { breaker } = createFailedBreaker(3);
   breaker.forget("bind_other");
   breaker.forget("bind_1", "k");
   expect(breaker.heldBack()).toHaveLength(1);

@@ -5,10 +5,10 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { type RequestChange, requestOf } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
-function mcp(tool: string, change: RequestChange = {}, behaviour = "plain"): RequestChange {
+function mcp(tool: string, change: RequestChange = {}, behavior = "plain"): RequestChange {
   return {
     protocol: "mcp.stdio",
-    entrypoint: ["node", "./mcp.mjs", behaviour],
+    entrypoint: ["node", "./mcp.mjs", behavior],
     export_id: `mcp_fixture_${tool}`,
     native_name: tool,
     input: {},
@@ -92,7 +92,7 @@ test.each(["plain", "modern"])(
   },
 );
 
-test("keeps a server while its question to the caller is open", async () => {
+test("keeps a server while its request to the caller is pending", async () => {
   const test_runner = createTestRunner({ limits: { server_idle_ms: 50 } });
   let answer: (value: Json) => void = () => {};
   let requested = false;
@@ -125,6 +125,6 @@ verifies("server.idle", "shows each running server with its memory", async () =>
   expect(server!.memory_bytes).toBeGreaterThan(4 * 1024 * 1024);
 });
 
-function request(test_runner: TestRunner, change: RequestChange, behaviour = "plain") {
-  return requestOf(mcp("pid", { ...change, env: { MARK: test_runner.mark, ...change.env } }, behaviour));
+function request(test_runner: TestRunner, change: RequestChange, behavior = "plain") {
+  return requestOf(mcp("pid", { ...change, env: { MARK: test_runner.mark, ...change.env } }, behavior));
 }

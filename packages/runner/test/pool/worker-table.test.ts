@@ -25,7 +25,7 @@ test("finds the newest worker of a key until it is withdrawn, and lists all unti
 test("does not find one-call workers by key, and counts only spawned processes", () => {
   const workers = new WorkerTable();
   workers.add(createIdleWorker({ pooled: false, pid: 1 }), null);
-  workers.add(createIdleWorker({ key: "unborn", state: "launching" }), null);
+  workers.add(createIdleWorker({ key: "starting", state: "launching" }), null);
   expect([workers.find("key"), workers.size]).toEqual([undefined, 1]);
 });
 

@@ -1,5 +1,5 @@
 /**
- * One plugin per misbehaviour: the exact error code, exactly one outcome, a responsive event loop (< 50 ms),
+ * One plugin per misbehavior: the exact error code, exactly one outcome, a responsive event loop (< 50 ms),
  * bounded memory, and (checked by `createTestRunner`) nothing left behind.
  */
 import type { RunOutcome } from "@backplane/ports";
@@ -28,7 +28,7 @@ async function attack(test_runner: TestRunner, change: RequestChange): Promise<R
   }
 }
 
-describe("has an exact error code for each misbehaviour", () => {
+describe("has an exact error code for each misbehavior", () => {
   test.each<[string, string, RequestChange]>([
     ["dies-at-once", "crashed", {}],
     ["dies-with-words", "crashed", {}],
@@ -52,9 +52,9 @@ describe("has an exact error code for each misbehaviour", () => {
     ["ignores-everything", "timeout", { timeout_ms: 300 }],
     ["never-reads", "timeout", { timeout_ms: 300 }],
     ["misses-a-module", "crashed", {}],
-  ])("vai %s: fails with %s", async (behaviour, code, change) => {
+  ])("vai %s: fails with %s", async (behavior, code, change) => {
     const test_runner = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
-    const outcome = await attack(test_runner, vai(behaviour, change));
+    const outcome = await attack(test_runner, vai(behavior, change));
     expect(outcome).toMatchObject({ status: "failed", result: null, error: { code } });
     expect(test_runner.runner.health().running).toBe(0);
   });
@@ -62,8 +62,8 @@ describe("has an exact error code for each misbehaviour", () => {
   test.each([
     ["answers-twice", 1],
     ["answers-strangers", 2],
-  ])("vai %s: keeps the valid reply and counts the other as a violation", async (behaviour, result) => {
-    const outcome = await attack(createTestRunner(), vai(behaviour));
+  ])("vai %s: keeps the valid reply and counts the other as a violation", async (behavior, result) => {
+    const outcome = await attack(createTestRunner(), vai(behavior));
     expect(outcome).toMatchObject({ status: "succeeded", result, violations: 1 });
   });
 

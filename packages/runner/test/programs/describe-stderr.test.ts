@@ -34,7 +34,7 @@ test("quotes a sentence without a marker above a help text", () => {
   );
 });
 
-test("quotes the last distinct error lines, without colours", () => {
+test("quotes the last distinct error lines, without colors", () => {
   const log = [
     "\u001b[31m[error]\u001b[0m cannot connect, retrying",
     "\u001b[31m[error]\u001b[0m cannot connect, retrying",

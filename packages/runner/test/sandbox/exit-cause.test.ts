@@ -48,7 +48,7 @@ test.each<[string, Partial<Evidence>, string]>([
     "signal",
   ],
   ["a file over the size limit", { report: killed(SIGNAL.XFSZ) }, "disk"],
-  ["a kept folder over its limit", { report: killed(SIGNAL.KILL, { kept_full: true }) }, "disk"],
+  ["a persistent folder over its limit", { report: killed(SIGNAL.KILL, { kept_full: true }) }, "disk"],
   ["full scratch", { report: { ...CLEAN_EXIT, code: 1, scratch_full: true } }, "disk"],
   ["the deadline", { report: null, exit: { code: 137, signal: null }, timed_out: true }, "timeout"],
 ])("reports the exit cause: %s", (_, evidence, expected) => {

@@ -22,7 +22,7 @@ verifies(
     const test_runner = createConfinedTestRunner({ limits: { prewarmed: 4 } });
     for (const isolation of ["isolated", "worker"] as const) {
       const call = test_runner.run(
-        vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
+        vai("reads-token", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
       );
       await until(() => processesWithSecret("environ").length === 1);
       // The only one is the plugin itself, seen from outside its namespace.
@@ -43,7 +43,7 @@ verifies(
 test("starts a new process for a changed secret and stops the old one", async () => {
   const test_runner = createConfinedTestRunner();
   const callWithSecret = async (token: string) =>
-    (await test_runner.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
+    (await test_runner.run(vai("reads-token", { pool_key: "a", input: {}, ...secrets(token) }))).result;
   expect(await callWithSecret("first-value")).toMatchObject({ length: 11 });
   expect(await callWithSecret("the-second-value")).toMatchObject({ length: 16 });
   await until(() => test_runner.runner.health().processes === 1);
@@ -52,7 +52,7 @@ test("starts a new process for a changed secret and stops the old one", async ()
 });
 
 test("refuses a secret in the environment without a sandbox", async () => {
-  const { error } = await createTestRunner().run(vai("knows", { input: {}, ...secrets(VALUE) }));
+  const { error } = await createTestRunner().run(vai("reads-token", { input: {}, ...secrets(VALUE) }));
   expect(error).toMatchObject({ code: "sandbox.unavailable" });
 });
 

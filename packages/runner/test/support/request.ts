@@ -62,11 +62,11 @@ export function requestOf(change: RequestChange): RunRequest {
   };
 }
 
-/** A side-process call of one behaviour in side.py. */
-export function side(behaviour: string, change: RequestChange = {}): RequestChange {
-  return { protocol: "rterm.plugin.v1", entrypoint: ["python3", "./side.py", behaviour], ...change };
+/** A side-process call of one behavior in side.py. */
+export function side(behavior: string, change: RequestChange = {}): RequestChange {
+  return { protocol: "rterm.plugin.v1", entrypoint: ["python3", "./side.py", behavior], ...change };
 }
 
-export function vai(behaviour: string, change: RequestChange = {}): RequestChange {
-  return { entrypoint: ["node", "./vai.mjs", behaviour], ...change };
+export function vai(behavior: string, change: RequestChange = {}): RequestChange {
+  return { entrypoint: ["node", "./vai.mjs", behavior], ...change };
 }

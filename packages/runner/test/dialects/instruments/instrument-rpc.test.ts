@@ -36,8 +36,8 @@ function createInstrumentRunner(
   return { test_runner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
 }
 
-function instrument(behaviour: string, change: RequestChange = {}): RequestChange {
-  return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behaviour], ...change };
+function instrument(behavior: string, change: RequestChange = {}): RequestChange {
+  return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behavior], ...change };
 }
 
 const describeExports = ({ runner, mark }: TestRunner, change: RequestChange) =>
@@ -185,11 +185,11 @@ describe("instr.result", () => {
 
   test.each([
     ["refuses", "handshake_failed", "requires base-url and api-token"],
-    ["no-success", "handshake_failed", "no licence"],
+    ["no-success", "handshake_failed", "no license"],
     ["malformed", "malformed_response", "neither Success nor Error"],
-  ])("a call to a plugin with behaviour %s fails with %s", async (behaviour, code, expected_text) => {
+  ])("a call to a plugin with behavior %s fails with %s", async (behavior, code, expected_text) => {
     const { test_runner } = createInstrumentRunner();
-    const outcome = await test_runner.run(instrument(behaviour));
+    const outcome = await test_runner.run(instrument(behavior));
     expect(outcome).toMatchObject({
       status: "failed",
       error: { code, message: expect.stringContaining(expected_text) },

@@ -119,7 +119,7 @@ test("refuses a private address that the operator does not allow, and an address
 test("dials the checked address when a name resolves to another one later", async () => {
   const server = await startMcpHttpServer(() => false);
   let lookups = 0;
-  // The name resolves to a public address at first. That address is dialled, so the loopback server is never reached.
+  // The name resolves to a public address at first. That address is dialed, so the loopback server is never reached.
   const test_runner = createTestRunner({
     egress: {
       resolve: async () => (++lookups === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
@@ -146,7 +146,7 @@ test("notifies the server of a cancelled call, and ends an unanswered call at it
   });
 });
 
-test("fails the call, not the server, after a response over the limit or without JSON", async () => {
+test("fails the call, not the server, after a response over the limit or one that is not JSON", async () => {
   let calls = 0;
   const server = await startMcpHttpServer(
     answerMethod("tools/call", (_request, reply) => {

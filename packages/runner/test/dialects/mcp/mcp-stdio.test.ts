@@ -13,10 +13,10 @@ const NO_CALLER: RequestListener = {
   answerRequest: () => Promise.reject(new Error("nobody")),
 };
 
-function mcp(behaviour: string, tool: string, change: RequestChange = {}): RequestChange {
+function mcp(behavior: string, tool: string, change: RequestChange = {}): RequestChange {
   return {
     protocol: "mcp.stdio",
-    entrypoint: ["node", "./mcp.mjs", behaviour],
+    entrypoint: ["node", "./mcp.mjs", behavior],
     export_id: `mcp_fixture_${tool}`,
     native_name: tool,
     input: {},
@@ -26,11 +26,11 @@ function mcp(behaviour: string, tool: string, change: RequestChange = {}): Reque
 
 function describeRequest(
   test_runner: TestRunner,
-  behaviour: string,
+  behavior: string,
   change: RequestChange = {},
 ): DescribeRequest {
   const env = { MARK: test_runner.mark, ...change.env };
-  return requestOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
+  return requestOf({ ...mcp(behavior, "echo", { timeout_ms: 20_000, ...change }), env });
 }
 
 function text(result: Json | null): string {
@@ -39,8 +39,8 @@ function text(result: Json | null): string {
 
 const REVISIONS = ["plain", "modern"];
 
-test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async (behaviour) => {
-  const outcome = await createTestRunner().run(mcp(behaviour, "echo", { input: { text: "hi" } }));
+test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async (behavior) => {
+  const outcome = await createTestRunner().run(mcp(behavior, "echo", { input: { text: "hi" } }));
   expect(outcome).toMatchObject({
     status: "succeeded",
     dispatched: true,
@@ -49,9 +49,9 @@ test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async
   });
 });
 
-test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
+test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behavior) => {
   const test_runner = createTestRunner();
-  const description = await test_runner.runner.describe!(describeRequest(test_runner, behaviour));
+  const description = await test_runner.runner.describe!(describeRequest(test_runner, behavior));
   expect(description.exports).toHaveLength(22);
   expect(description.warnings).toEqual([]);
   const [echo] = description.exports;
@@ -68,7 +68,7 @@ test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own n
     /^described\/[0-9a-f]{64}\.json$/,
   );
   expect(description.info).toMatchObject({
-    protocol_version: behaviour === "plain" ? "2025-11-25" : "2026-07-28",
+    protocol_version: behavior === "plain" ? "2025-11-25" : "2026-07-28",
     server: { name: "fixture" },
   });
 });
@@ -213,9 +213,9 @@ test.each([
   ["prints-only", "crashed", "Usage: give me a folder"],
   ["refuses", "handshake_failed", "not today"],
   ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("a server with behaviour %s fails to start with %s", async (behaviour, code, expected_text) => {
+])("a server with behavior %s fails to start with %s", async (behavior, code, expected_text) => {
   const test_runner = createTestRunner({ timeouts: { initialize_ms: 400 } });
-  const outcome = await test_runner.run(mcp(behaviour, "echo"));
+  const outcome = await test_runner.run(mcp(behavior, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
   expect(outcome.error?.message).toContain(expected_text);
   expect(outcome.error?.code).toBe(code);
@@ -247,7 +247,7 @@ test("reports the last crash when a call times out while the server starts", asy
   const second = await test_runner.run(mcp("dies-late", "echo", { ...started, timeout_ms: 150 }));
   expect(second.error).toMatchObject({
     code: "timeout",
-    message: expect.stringContaining("no licence") as unknown,
+    message: expect.stringContaining("no license") as unknown,
   });
 });
 
@@ -265,7 +265,7 @@ test("falls back to initialize if server/discover is not answered", async () => 
   expect(await test_runner.run(mcp("ignores-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
+test.each(REVISIONS)("%s: passes server requests to the caller", async (behavior) => {
   const test_runner = createTestRunner();
   const requests: string[] = [];
   const answerRequest = async (method: string): Promise<Json> => {
@@ -275,7 +275,7 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
       : { action: "accept", content: { name: "Ann" } };
   };
   const callTool = async (tool: string) => {
-    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: test_runner.mark } });
+    const request = requestOf({ ...mcp(behavior, tool), env: { MARK: test_runner.mark } });
     return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
   expect(await callTool("samples")).toContain('"42"');
@@ -351,12 +351,12 @@ test("reports the mounted folders as roots", async () => {
   expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
 });
 
-test.each(REVISIONS)("%s: supports other requests and notifications", async (behaviour) => {
+test.each(REVISIONS)("%s: supports other requests and notifications", async (behavior) => {
   const test_runner = createTestRunner();
   const notices: RunnerNotification[] = [];
   test_runner.runner.onNotification!((notice) => notices.push(notice));
   const request = {
-    ...describeRequest(test_runner, behaviour),
+    ...describeRequest(test_runner, behavior),
     method: "resources/read",
     params: { uri: "a://x" },
   };
@@ -365,14 +365,14 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   });
   const unknown = test_runner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
-  await test_runner.run(mcp(behaviour, "changes"));
+  await test_runner.run(mcp(behavior, "changes"));
   const origin = { binding_id: "bind_1", project_id: null };
   expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
 });
 
-test.each(REVISIONS)("%s: tells the server that a request was cancelled", async (behaviour) => {
+test.each(REVISIONS)("%s: tells the server that a request was cancelled", async (behavior) => {
   const test_runner = createTestRunner();
-  const request = { ...describeRequest(test_runner, behaviour), method: "resources/read" };
+  const request = { ...describeRequest(test_runner, behavior), method: "resources/read" };
   const stop = new AbortController();
   const operation = { signal: stop.signal, report: () => {} };
   // The server announces a change as soon as it has the request.
@@ -383,7 +383,7 @@ test.each(REVISIONS)("%s: tells the server that a request was cancelled", async 
     operation,
   );
   await expect(hanging).rejects.toMatchObject({ code: "request.cancelled" });
-  const { result } = await test_runner.run(mcp(behaviour, "cancelled"));
+  const { result } = await test_runner.run(mcp(behavior, "cancelled"));
   expect(JSON.parse(text(result))).toEqual([{ requestId: expect.any(Number), reason: "cancelled" }]);
 });
 

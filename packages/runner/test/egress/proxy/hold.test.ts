@@ -1,4 +1,4 @@
-/** Egress between calls: nothing is resolved or dialled, no byte is forwarded, and nothing is lost. */
+/** Egress between calls: nothing is resolved or dialed, no byte is forwarded, and nothing is lost. */
 import { expect, test } from "vitest";
 import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
@@ -9,15 +9,15 @@ const ARRIVAL_MS = 150;
 
 async function startEchoServer() {
   const received: string[] = [];
-  const dialled: unknown[] = [];
+  const dialed: unknown[] = [];
   const { port } = await listen((socket) => {
-    dialled.push(socket.remotePort);
+    dialed.push(socket.remotePort);
     socket.on("data", (data) => {
       received.push(String(data));
       socket.write(data);
     });
   }, PUBLIC);
-  return { port, received, dialled };
+  return { port, received, dialed };
 }
 
 test("pauses a tunnel in both directions while no call is in flight, and resumes it with the next", async () => {
@@ -77,7 +77,7 @@ test("holds a request made between calls until the next call, and refuses forbid
 });
 
 test("dials nothing if the call is answered while a destination is resolved", async () => {
-  const { port, received, dialled } = await startEchoServer();
+  const { port, received, dialed } = await startEchoServer();
   const lookups: (() => void)[] = [];
   const resolve = () =>
     new Promise<string[]>((done) => {
@@ -94,8 +94,8 @@ test("dials nothing if the call is answered while a destination is resolved", as
   egress.session.hold(true);
   for (const finishLookup of lookups) finishLookup();
   await pause(ARRIVAL_MS);
-  expect({ dialled, received: clients.slice(0, 2).map(({ text }) => text) }).toEqual({
-    dialled: [],
+  expect({ dialed, received: clients.slice(0, 2).map(({ text }) => text) }).toEqual({
+    dialed: [],
     received: ["", ""],
   });
   egress.session.hold(false);

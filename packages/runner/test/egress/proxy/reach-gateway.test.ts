@@ -12,7 +12,7 @@ import { requestThroughProxy, startHttpServer } from "../../support/web-server.t
 
 const TOKEN = "Bearer vai_dlg_abc";
 
-test("reaches delegated routes with a scope and the token, even without a network, and nothing else", async () => {
+test("reaches delegated routes with a scope and the token, even without network, and nothing else", async () => {
   const web = await startHttpServer("127.0.0.1");
   const base_url = `http://127.0.0.1:${web.port}`;
   const egress = await createTestEgress({

@@ -4,11 +4,11 @@ import { sandboxNetwork } from "../../../src/egress/proxy/sandbox-network.ts";
 const GATEWAY = { base_url: "http://127.0.0.1:7420" };
 const none = { network: "none" as const, allowed_domains: [], gateway_api_scopes: [] };
 
-test("has no listeners, hosts or variables without a network and a scope", () => {
+test("has no listeners, hosts or variables without network and scope", () => {
   expect(sandboxNetwork(none, GATEWAY)).toEqual({ listeners: [], hosts: [], env: {}, gateway_url: null });
 });
 
-test("has only the gateway listener with a scope and without a network", () => {
+test("has only the gateway listener with a scope and without network", () => {
   expect(sandboxNetwork({ ...none, gateway_api_scopes: ["sessions:read"] }, GATEWAY)).toEqual({
     listeners: [{ role: "gateway", address: "127.0.0.1", port: 7420 }],
     hosts: [],
@@ -17,7 +17,7 @@ test("has only the gateway listener with a scope and without a network", () => {
   });
 });
 
-test("has the proxy, an address for each exact name and one listener per port with egress", () => {
+test("with egress, has the proxy, an address for each exact name and one listener per port", () => {
   const network = sandboxNetwork({
     ...none,
     network: "egress",
