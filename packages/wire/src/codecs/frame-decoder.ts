@@ -1,5 +1,6 @@
 /**
- * Drives a scanner over incoming chunks and delivers frames in order. It has three states until it fails or is stopped:
+ * Drives a scanner over incoming chunks and delivers frames in order. It stops when it fails or on request. Until then
+ * it has three states:
  *   idle    — every complete frame so far has been delivered; a chunk is scanned when it arrives
  *   yielded — the time slice is used up (or the reader called hold): the source is paused, decoding continues later
  *   parsing — the worker thread parses a large frame: the source is paused, frames after it wait
@@ -45,7 +46,7 @@ export class FrameDecoder<Frame extends Json> {
   readonly #options: DecoderOptions;
   readonly #off_thread_above: number = WIRE_LIMITS.frame_bytes;
   #parser: OffThreadParser | undefined;
-  #state: "idle" | "yielded" | "parsing" | "failed" = "idle";
+  #state: "idle" | "yielded" | "parsing" | "stopped" = "idle";
   #held = false;
   #draining = false;
   #paused = false;
@@ -68,7 +69,7 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   push(chunk: Uint8Array): void {
-    if (this.#state === "failed" || this.#onEnded !== undefined) return;
+    if (this.#state === "stopped" || this.#onEnded !== undefined) return;
     this.#scanner.feed(
       chunk instanceof Buffer ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength),
     );
@@ -82,7 +83,7 @@ export class FrameDecoder<Frame extends Json> {
   end(done: () => void = () => undefined): void {
     if (this.#onEnded !== undefined) return;
     this.#onEnded = done;
-    if (this.#state === "failed") done();
+    if (this.#state === "stopped") done();
     else if (this.#state === "idle" && !this.#draining) this.#drain(performance.now());
   }
 
@@ -102,8 +103,8 @@ export class FrameDecoder<Frame extends Json> {
 
   /** Stops decoding: no more frames are delivered and no failure is reported. */
   stop(): void {
-    if (this.#state === "failed") return;
-    this.#state = "failed";
+    if (this.#state === "stopped") return;
+    this.#state = "stopped";
     this.#parser?.close();
     // A paused source would never report its end.
     if (this.#paused) this.#options.resume?.();
@@ -142,7 +143,7 @@ export class FrameDecoder<Frame extends Json> {
         return false;
       }
       this.#parseAndDeliver(body);
-      if (this.#hasFailed()) return false;
+      if (this.#isStopped()) return false;
       if (count % FRAMES_PER_CLOCK_READ === 0 || body.length > 16_384) now = performance.now();
     }
     this.#last_drain = performance.now();
@@ -151,8 +152,8 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   /** A method, because delivering a frame can change the state, and TypeScript would narrow the type of the field. */
-  #hasFailed(): boolean {
-    return this.#state === "failed";
+  #isStopped(): boolean {
+    return this.#state === "stopped";
   }
 
   #parseAndDeliver(body: Buffer): void {
@@ -207,7 +208,7 @@ export class FrameDecoder<Frame extends Json> {
     } catch (error) {
       this.#fail(toBackplaneError(error));
     }
-    if (this.#state === "failed") return;
+    if (this.#state === "stopped") return;
     this.#setState("yielded");
     this.#continueLater();
   }
@@ -219,7 +220,7 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   #setState(state: "idle" | "yielded" | "parsing"): void {
-    if (this.#state === "failed") return;
+    if (this.#state === "stopped") return;
     this.#state = state;
     const pause = state !== "idle";
     if (pause === this.#paused) return;
@@ -229,7 +230,7 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   #fail(error: BackplaneError): void {
-    if (this.#state === "failed") return;
+    if (this.#state === "stopped") return;
     this.stop();
     this.#onFailure(error);
     this.#onEnded?.();
