@@ -62,7 +62,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   {
     defence: "the root folder is read-only",
     file: `${INIT}/root.c`,
-    from: "  set_attributes(inside, 0, READ_ONLY, FOLDER);",
+    from: "  set_attributes(new_root, 0, READ_ONLY, NEW_ROOT);",
     to: "",
     tests: FILES_TESTS,
   },

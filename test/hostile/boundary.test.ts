@@ -70,8 +70,8 @@ const CONTROLS: [string, Change[], RegExp][] = [
     [
       [
         "root.c",
-        "  set_attributes(inside, 0,",
-        '  mkdirat(inside, "host", 0755);\n  set_attributes(inside, 0,',
+        "  set_attributes(new_root, 0,",
+        '  mkdirat(new_root, "host", 0755);\n  set_attributes(new_root, 0,',
       ],
       ["root.c", 'syscall(SYS_pivot_root, ".", ".")', 'syscall(SYS_pivot_root, ".", "host")'],
       ["root.c", 'umount2(".", MNT_DETACH) < 0 || ', ""],

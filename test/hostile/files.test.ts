@@ -78,7 +78,11 @@ test("control: the same programs read and write the host's files when they are m
   expect(findings.hits.join("\n")).toContain("list /opt");
   expect(findings.hits.join("\n")).toContain(`canary in ${join("/opt", basename(secret))}`);
   const open = await openTestSandbox(
-    weakenSandbox(["root.c", "  set_attributes(inside, 0, READ_ONLY, FOLDER);", "  chmod(FOLDER, 0777);"]),
+    weakenSandbox([
+      "root.c",
+      "  set_attributes(new_root, 0, READ_ONLY, NEW_ROOT);",
+      "  chmod(NEW_ROOT, 0777);",
+    ]),
   );
   const { findings: written } = await attack(open, "writes.py", []);
   expect(written.hits).toContain("create in /");

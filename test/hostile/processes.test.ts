@@ -103,8 +103,8 @@ test("cannot signal processes outside the sandbox, and cannot kill or stop PID 1
 
 /** A new /proc can only be mounted in a new PID namespace. */
 const HOST_PROC = [
-  'mount("proc", FOLDER "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)',
-  'mount("/proc", FOLDER "/proc", NULL, MS_BIND | MS_REC, NULL)',
+  'mount("proc", NEW_ROOT "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)',
+  'mount("/proc", NEW_ROOT "/proc", NULL, MS_BIND | MS_REC, NULL)',
 ] as const;
 
 test("control: a signal reaches a process of the same user in the host's PID namespace", async () => {

@@ -26,8 +26,8 @@
 #define MAX_DELETED 1024
 #define MIN_INTERVAL_MS 500
 #define PAUSE_FACTOR 20
-#define ENDING_TRIES 10
-#define LARGEST (1ULL << 50)
+#define MAX_EXIT_CHECKS 10
+#define MAX_ASSUMED_BYTES (1ULL << 50)
 
 static struct { const char *path; unsigned long long bytes, files; } kept[MAX_KEPT];
 static int kept_count;
@@ -121,7 +121,7 @@ static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
   char *line = NULL;
   size_t space = 0;
   struct rlimit max;
-  if (getrlimit(RLIMIT_FSIZE, &max) < 0 || max.rlim_cur > LARGEST) max.rlim_cur = LARGEST;
+  if (getrlimit(RLIMIT_FSIZE, &max) < 0 || max.rlim_cur > MAX_ASSUMED_BYTES) max.rlim_cur = MAX_ASSUMED_BYTES;
   for (ssize_t n; (n = getline(&line, &space, maps)) > 0;) {
     static const char mark[] = " (deleted)\n";
     unsigned int major, minor;
@@ -165,7 +165,7 @@ static void add_task(const char *task, const char *path, struct sum *sum) {
       break;
     }
     if (errno == ENOENT || errno == ESRCH || has_ended(task)) return;
-    if (tries == ENDING_TRIES) {
+    if (tries == MAX_EXIT_CHECKS) {
       sum->hidden = 1;
       return;
     }

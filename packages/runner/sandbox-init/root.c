@@ -3,8 +3,8 @@
  * no mount outlives the processes in it. The mount namespace belongs to a more privileged user namespace than the
  * plugin's, so the kernel lets no process of the plugin mount, unmount or change anything.
  *
- * Paths inside are walked part by part without following links, and missing parts are created only in our own tmpfs: a
- * bound folder can belong to a plugin, and this code may run as root.
+ * Paths in the new root are walked part by part without following links, and missing parts are created only in our
+ * own tmpfs: a bound folder can belong to a plugin, and this code may run as root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,8 +21,8 @@
 #include "sandbox-init.h"
 
 /* The new root is mounted over this folder. Neither the folder nor a part of it is ever the source of a bind. */
-#define FOLDER "/sys"
-#define SMALL "mode=0755,size=1m,nr_inodes=1024"
+#define NEW_ROOT "/sys"
+#define SMALL_TMPFS "mode=0755,size=1m,nr_inodes=1024"
 
 /* Numbers and flags of system calls that many C libraries do not define. mount_setattr is new in Linux 5.12. */
 #define CALL_OPEN_TREE 428
@@ -35,7 +35,7 @@
 #define NO_SETUID 0x2u
 #define NO_DEVICES 0x4u
 
-static int inside = -1;
+static int new_root = -1;
 static dev_t own_device;
 static mode_t saved_umask;
 
@@ -64,14 +64,14 @@ static int open_or_create(int folder, const char *part, const char *path) {
 
 /* Closes a folder that `walk` returned, except the new root. */
 static void close_folder(int folder) {
-  if (folder != inside) close(folder);
+  if (folder != new_root) close(folder);
 }
 
 /* Opens the folder that contains the last part of an absolute path and sets `last` to that part. */
 static int walk(const char *path, char *parts, size_t space, char **last) {
   if (path[0] != '/' || path[1] == '\0' || strlen(path) > space) refuse(path, EINVAL);
   strcpy(parts, path + 1);
-  int folder = inside;
+  int folder = new_root;
   for (char *slash; (slash = strchr(parts, '/')) != NULL; parts = slash + 1) {
     *slash = '\0';
     if (parts[0] == '\0' || strcmp(parts, ".") == 0 || strcmp(parts, "..") == 0) refuse(path, EINVAL);
@@ -149,15 +149,15 @@ static void add_devices(void) {
     {"null", "/dev/null", 3}, {"zero", "/dev/zero", 5}, {"full", "/dev/full", 7},
     {"random", "/dev/random", 8}, {"urandom", "/dev/urandom", 9},
   };
-  mount_tmpfs("/dev", 0, SMALL);
-  int folder = openat(inside, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  mount_tmpfs("/dev", 0, SMALL_TMPFS);
+  int folder = openat(new_root, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) fail("/dev");
   dev_t root = own_device;
   struct stat info;
   if (fstat(folder, &info) < 0) fail("/dev");
   own_device = info.st_dev;
   for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-    /* Without the right to create devices, as in a container, the host's are bound instead. */
+    /* Without permission to create devices, as in a container, the host's devices are bound instead. */
     if (mknodat(folder, devices[i].name, S_IFCHR | 0666, makedev(1, devices[i].minor)) < 0) {
       add_bind(devices[i].path, devices[i].path, BIND_DEVICE);
     }
@@ -173,21 +173,23 @@ void begin_root(void) {
   saved_umask = umask(0);
   /* Nothing that is mounted here reaches the host. */
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) fail("mount /");
-  if (mount("tmpfs", FOLDER, "tmpfs", MS_NOSUID | MS_NODEV, SMALL) < 0) fail(FOLDER);
-  inside = open(FOLDER, O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (inside < 0 || fstat(inside, &info) < 0) fail(FOLDER);
+  if (mount("tmpfs", NEW_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, SMALL_TMPFS) < 0) fail(NEW_ROOT);
+  new_root = open(NEW_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (new_root < 0 || fstat(new_root, &info) < 0) fail(NEW_ROOT);
   own_device = info.st_dev;
-  if (mkdirat(inside, "proc", 0755) < 0) fail("/proc");
+  if (mkdirat(new_root, "proc", 0755) < 0) fail("/proc");
   /* The new /proc shows the PID namespace of this process. */
-  if (mount("proc", FOLDER "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) fail("mount /proc");
+  if (mount("proc", NEW_ROOT "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0) {
+    fail("mount /proc");
+  }
   add_devices();
 }
 
 void finish_root(void) {
-  set_attributes(inside, 0, READ_ONLY, FOLDER);
-  if (fchdir(inside) < 0 || syscall(SYS_pivot_root, ".", ".") < 0) fail("pivot_root");
+  set_attributes(new_root, 0, READ_ONLY, NEW_ROOT);
+  if (fchdir(new_root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0) fail("pivot_root");
   /* Both roots are now in the same place, the host's on top. */
   if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) fail("the host's folders");
-  close(inside);
+  close(new_root);
   umask(saved_umask);
 }

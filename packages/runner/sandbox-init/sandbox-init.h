@@ -51,7 +51,10 @@ void open_lifeline(void);
 void keep_lifeline_only(void);
 void die_with_outer_process(void);
 
-/* Becomes the slot's user permanently. Keeps only the rights to create a user namespace and to drop the rest. */
+/*
+ * Becomes the slot's user permanently. Keeps only the capabilities to create a user namespace and to drop
+ * capabilities.
+ */
 void become_user(const struct user *user);
 /* Creates a user namespace in which `uid` and `gid` are the only ids. `proc` is the host's /proc. */
 void enter_user_namespace(int proc, uid_t uid, gid_t gid);
