@@ -158,6 +158,6 @@ async function tearDown(
   stop();
   if (!answered) return { answer, violations: 0 };
   const violations = process.kill_reason !== null || process.exit?.code !== 0 ? 1 : 0;
-  const verdict = process.session!.trailingOutputError();
-  return { answer: verdict === null ? answer : failedAnswer(verdict), violations };
+  const output_error = process.session!.trailingOutputError();
+  return { answer: output_error === null ? answer : failedAnswer(output_error), violations };
 }

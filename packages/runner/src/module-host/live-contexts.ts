@@ -1,7 +1,7 @@
 /**
  * Contexts that the kernel passed to a hosted plugin, by number. A plugin may use the context of an event after the
- * event, so the least recently used contexts are evicted, and none during a call. An evicted context is rejected,
- * because a substitute could belong to another org.
+ * event, so contexts are kept until there are too many. Then the least recently used ones are evicted, except those
+ * that a running call uses. An evicted context is rejected, because a substitute could belong to another org.
  */
 import { BackplaneError, type ContextRef, type PluginContext } from "@backplane/contract";
 

@@ -32,7 +32,7 @@ export interface PluginTree {
 }
 
 const MODULES = "node_modules";
-/** Bounds the number of mounts; packages beyond this number are not shown to the plugin. */
+/** Bounds the number of mounts; the plugin does not see packages beyond this number. */
 const MAX_LINKED = 40;
 
 export async function resolvePluginTree(
@@ -97,7 +97,7 @@ async function findWorkspaceRoot(folder: string, own: readonly string[]): Promis
     const modules = join(dir, MODULES);
     if (!(await isFolder(modules))) return null;
     const linked = await findLinkedPackages(modules, dir, folder);
-    // A link into a folder of the gateway would show a part of it.
+    // A link into a folder of the gateway would expose part of that folder.
     const isOwn = (path: string) => own.some((hidden) => isWithin(dir, hidden) && isWithin(hidden, path));
     return { root: dir, siblings: [modules, ...linked.filter((path) => !isOwn(path)).slice(0, MAX_LINKED)] };
   }

@@ -26,7 +26,7 @@ export function failedAnswer(error: BackplaneError): PluginAnswer {
 
 const MESSAGE_CHARS = 4_000;
 
-/** Bounds text that a plugin wrote before it becomes part of an error. */
+/** Truncates text from a plugin for use in an error. */
 export function clipMessage(text: string): string {
   return text.length > MESSAGE_CHARS ? `${text.slice(0, MESSAGE_CHARS)}…` : text;
 }

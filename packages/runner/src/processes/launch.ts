@@ -44,7 +44,7 @@ export interface LaunchPlan {
     lifetime: "call" | "pooled";
     package_id: string;
     binds: readonly DialectLaunch["binds"][number][];
-    /** For a kernel plugin: its paths inside, and its state folder. */
+    /** For a kernel plugin: its paths in the sandbox, and its state folder. */
     shape?: Pick<ConfineRequest, "folder_at" | "hidden" | "links" | "state">;
     /** Opens the egress session of this process; the launch closes it. */
     openEgress: () => EgressSession;

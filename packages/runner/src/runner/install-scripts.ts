@@ -1,7 +1,7 @@
 /**
- * Runs install scripts of npm packages in the sandbox: with the tree as the only writable folder of the host, without
- * network and without secrets. npm itself runs there too, because it decides which scripts a package has and how they
- * are started.
+ * Runs install scripts of npm packages in the sandbox: with the package tree as the only writable folder of the host,
+ * without network and without secrets. npm itself runs there too, because it decides which scripts a package has and
+ * how they are started.
  */
 import { existsSync } from "node:fs";
 import { realpath } from "node:fs/promises";
@@ -19,7 +19,7 @@ const BIN = "/sandbox/bin";
 const NPM = "/sandbox/npm";
 const HEADERS = "/sandbox/node-headers";
 
-/** The tree is the home folder. The arguments are the names of packages. */
+/** The package tree is the home folder. The arguments are the names of packages. */
 const COMMAND = [
   `PATH=${BIN}:$PATH`,
   "export PATH",

@@ -7,7 +7,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { Entrypoint } from "../programs/resolve-entrypoint.ts";
 import type { SandboxProgram } from "./plan.ts";
 
-/** Program folders on the host that every sandbox shows. */
+/** Program folders of the host that are visible in every sandbox. */
 const SYSTEM = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/"];
 
 export async function findProgram(

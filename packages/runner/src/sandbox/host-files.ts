@@ -1,4 +1,4 @@
-/** Reads which system files every sandbox shows, and creates the small files that replace the host's. */
+/** Finds the system files that are visible in every sandbox, and creates the small files that replace the host's. */
 import { hash } from "node:crypto";
 import { constants, existsSync } from "node:fs";
 import { access, lstat, readlink } from "node:fs/promises";

@@ -37,16 +37,16 @@ export interface ConfinedProcess {
   removeScratch(name: string): Promise<boolean>;
   /** Returns the contents of a file in a scratch folder, or why it cannot be read. */
   readArtifact(name: string, path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
-  /** Does the same for a file anywhere in the scratch of the process. */
+  /** Like `readArtifact`, for a file anywhere in the scratch of the process. */
   readScratch(path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
   /** False if the file could not be written, usually because there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
   /**
-   * Resolves when everything that was refused inside until now is in the record of the egress session. Null if it
-   * already is.
+   * Resolves when the egress session has recorded everything that was refused inside the sandbox until now. Null if it
+   * already has.
    */
   pendingRefusals(): Promise<void> | null;
-  /** The errno that prevents the recording of connections that are refused inside; null if they are recorded. */
+  /** The errno that prevents the recording of connections refused inside the sandbox; null if they are recorded. */
   untraced: number | null;
   kill(reason?: "timeout"): void;
   /** Resolves when the last process of the sandbox has exited and the slot is released. */

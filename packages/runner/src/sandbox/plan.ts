@@ -26,18 +26,19 @@ export const INSIDE_UID = 1000;
 const NO_HOME = "/nonexistent";
 const HOSTS = "/etc/hosts";
 /**
- * Git refuses to read a repository of another user, and mounted folders belong to users of the host. The sandbox shows
- * only folders that the operator has granted, so all of them are accepted. Git before 2.46 does not accept a prefix.
+ * Git refuses to read a repository of another user, and mounted folders belong to users of the host. The sandbox
+ * contains only folders that the operator has granted, so all of them are accepted. Git before 2.46 does not accept a
+ * prefix.
  */
 const GIT_CONFIG = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
 
-/** The parts of the host that every sandbox shows; read once at start. */
+/** The parts of the host that are visible in every sandbox; read once at start. */
 export interface SandboxHost {
-  /** Read-only folders and files with the same path inside: /usr and the required parts of /etc. */
+  /** Read-only folders and files with the same path in the sandbox: /usr and the required parts of /etc. */
   system: readonly string[];
   /** Links of the host, e.g. /bin → usr/bin. */
   links: readonly { path: string; target: string }[];
-  /** Our own files and their paths inside: /etc/passwd and similar. */
+  /** Our own files and their paths in the sandbox: /etc/passwd and similar. */
   files: readonly { source: string; target: string }[];
   node: string;
   path: readonly string[];
@@ -50,7 +51,7 @@ export interface SandboxHost {
 export interface SandboxProgram {
   /**
    * The gateway's own Node, a system program, a file of the package, or a program of an image. `file` is its path on
-   * the host; for a program of an image it is the path inside.
+   * the host; for a program of an image it is the path in the image.
    */
   kind: "node" | "system" | "package" | "image";
   file: string;
@@ -82,7 +83,7 @@ export interface SandboxRequest {
    */
   folder_at?: string;
   links?: readonly { path: string; target: string }[];
-  /** Folders that appear empty inside. */
+  /** Folders that appear empty in the sandbox. */
   hidden?: readonly string[];
   /** A persistent folder on the host, which becomes the home of the process. `uid` owns it if the gateway is root. */
   state?: { source: string; uid: number | null };

@@ -55,8 +55,8 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
     ok: untraced === null,
     message:
       untraced === null
-        ? "connections that are refused inside are recorded"
-        : `connections that are refused inside are not recorded (${getSystemErrorName(-untraced)})`,
+        ? "connections refused inside the sandbox are recorded"
+        : `connections refused inside the sandbox are not recorded (${getSystemErrorName(-untraced)})`,
     ...(untraced === null ? {} : { fix: "Give the gateway the capability CAP_NET_RAW." }),
   });
   checks.push({

@@ -1,7 +1,8 @@
 /**
  * Plain processes with all their descendants. A descendant that creates its own session and loses its parents is
- * not reached by a kill of the process group. So a tree is found by four signs: the random mark in the environment,
- * the cgroup if there is one, parents, and sessions and groups. It is killed repeatedly until no process is found.
+ * not reached by a kill of the process group. A tree is therefore found by four signs: the random mark in the
+ * environment, the cgroup if there is one, parents, and sessions and groups. It is killed repeatedly until no process
+ * is found.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";

@@ -46,11 +46,13 @@ export async function describeTools(
   const listed = "tools" in agreement.capabilities ? await listAllTools(sendRequest, warnings) : [];
   const headers = new Map<Tool, ParamHeaders>();
   const tools = listed.filter((tool) => {
-    const read = with_headers ? readParamHeaders(tool.inputSchema) : [];
-    if (typeof read !== "string") headers.set(tool, read);
+    const param_headers = with_headers ? readParamHeaders(tool.inputSchema) : [];
+    if (typeof param_headers !== "string") headers.set(tool, param_headers);
     else if (warnings.length < MAX_WARNINGS)
-      warnings.push(`The tool ${JSON.stringify(tool.name.slice(0, 80))} is left out: ${read.slice(0, 300)}.`);
-    return typeof read !== "string";
+      warnings.push(
+        `The tool ${JSON.stringify(tool.name.slice(0, 80))} is left out: ${param_headers.slice(0, 300)}.`,
+      );
+    return typeof param_headers !== "string";
   });
   const ids = chooseToolIds(
     server,

@@ -112,19 +112,19 @@ export class HttpTransport implements McpTransport {
   async #post(message: JsonObject, body: string, id: number, headers: Record<string, string>): Promise<void> {
     if (!this.#pending.has(id) || this.#closed) return;
     try {
-      const sent = { ...headers, ...this.#headersFor(message) };
-      const response = await this.#http.exchange("POST", sent, body, (request) => {
+      const request_headers = { ...headers, ...this.#headersFor(message) };
+      const response = await this.#http.exchange("POST", request_headers, body, (request) => {
         if (!this.#pending.has(id)) request.destroy();
         else this.#pending.set(id, request);
       });
       if (message.method === "initialize") this.#session = responseHeader(response.headers["mcp-session-id"]);
-      await this.#read(response, message, id, sent.authorization);
+      await this.#readResponse(response, message, id, request_headers.authorization);
     } catch (error) {
       this.#failRequest(id, error);
     }
   }
 
-  async #read(
+  async #readResponse(
     response: IncomingMessage,
     message: JsonObject,
     id: number,

@@ -19,7 +19,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_ARGS = 64;
 const MAX_TEXT = 4_096;
 const MAX_IDLE_S = 86_400;
-/** The maximum number of packages to remember because their server exited or hung on `server/discover`. */
+/** The maximum size of the set of packages whose server exited or hung on `server/discover`. */
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
 export function mcpStdio(levels: ServerLogLevels): Dialect {

@@ -151,21 +151,21 @@ export class RpcChannel implements TransportEvents {
   }
 
   lost(id: number, error: BackplaneError): void {
-    const open = this.#open.get(id);
+    const sent = this.#open.get(id);
     this.#open.delete(id);
-    open?.pending.lost(error);
+    sent?.pending.lost(error);
   }
 
   expired(id: number): void {
-    const open = this.#open.get(id);
-    if (open === undefined) return;
-    if (open.renewed) {
+    const sent = this.#open.get(id);
+    if (sent === undefined) return;
+    if (sent.renewed) {
       this.lost(id, new BackplaneError("crashed", "The MCP server drops each new session immediately."));
       return;
     }
-    open.renewed = true;
+    sent.renewed = true;
     this.#events.expired().then(
-      () => this.#resend(id, open),
+      () => this.#resend(id, sent),
       (error: BackplaneError) => this.lost(id, error),
     );
   }
@@ -205,8 +205,8 @@ export class RpcChannel implements TransportEvents {
 
   #receiveResponse(message: JsonObject, origin: number | null): void {
     const { id, result } = message;
-    const open = typeof id === "number" ? this.#open.delete(id) : undefined;
-    if (open === undefined || typeof id !== "number") {
+    const sent = typeof id === "number" ? this.#open.delete(id) : undefined;
+    if (sent === undefined || typeof id !== "number") {
       this.#receiveMisdirected(message, origin);
       return;
     }
@@ -214,15 +214,15 @@ export class RpcChannel implements TransportEvents {
     this.#one_way.replied(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) {
-      open.pending.lost(malformed(open.pending.method, problem));
+      sent.pending.lost(malformed(sent.pending.method, problem));
       return;
     }
     if (message.error === undefined) {
-      open.pending.answered(result!);
+      sent.pending.answered(result!);
       return;
     }
     const { code, message: reason, data } = message.error as unknown as RpcFailure;
-    open.pending.refused(data === undefined ? { code, message: reason } : { code, message: reason, data });
+    sent.pending.refused(data === undefined ? { code, message: reason } : { code, message: reason, data });
   }
 
   /** Handles a reply whose id matches no open request. */
@@ -255,11 +255,11 @@ export class RpcChannel implements TransportEvents {
   }
 
   #loseMalformed(id: number, problem: string): void {
-    const open = this.#open.delete(id);
-    if (open === undefined) return;
+    const sent = this.#open.delete(id);
+    if (sent === undefined) return;
     this.#settled.add(String(id), "replied");
     this.transport.drop(id);
-    open.pending.lost(malformed(open.pending.method, problem));
+    sent.pending.lost(malformed(sent.pending.method, problem));
   }
 
   #receiveNotification(method: string, params: JsonObject, from: PendingRequest | null): void {

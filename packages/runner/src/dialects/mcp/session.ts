@@ -97,7 +97,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 
   /** A subscription to changed lists does not count: the lists are read again when the server starts. */
   inUse(): boolean {
-    return this.#subscription.watches || !this.#session_subscriptions.isEmpty;
+    return this.#subscription.isWatching || !this.#session_subscriptions.isEmpty;
   }
 
   call(exchange: DialectCall): void {

@@ -26,7 +26,7 @@ export class McpSubscription {
   }
 
   /** Whether a client watches any resource. */
-  get watches(): boolean {
+  get isWatching(): boolean {
     return this.#watched.size > 0;
   }
 

@@ -28,7 +28,10 @@ const SPECIAL_V4: readonly (readonly [string, number, string])[] = [
   ["240.0.0.0", 4, "reserved"],
 ];
 
-/** Within 2000::/3. Everything outside it (mapped, NAT64, unique local, link-local, multicast) is refused. */
+/**
+ * Special ranges within 2000::/3. Everything outside 2000::/3 (mapped, NAT64, unique local, link-local, multicast) is
+ * refused.
+ */
 const SPECIAL_V6: readonly (readonly [string, number, string])[] = [
   ["2001::", 23, "protocol assignment"],
   ["2001:db8::", 32, "documentation"],

@@ -59,6 +59,6 @@ export async function decideEgress(policy: EgressPolicy, destination: Destinatio
 }
 
 /** Whether the operator allowed this destination or every port of its host. */
-export function isAllowedByOperator(opened: ReadonlySet<string>, name: string): boolean {
-  return opened.has(name) || opened.has(`${name.slice(0, name.lastIndexOf(":"))}:*`);
+export function isAllowedByOperator(operator_allows: ReadonlySet<string>, name: string): boolean {
+  return operator_allows.has(name) || operator_allows.has(`${name.slice(0, name.lastIndexOf(":"))}:*`);
 }

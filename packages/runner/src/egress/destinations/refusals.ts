@@ -27,7 +27,8 @@ export const REFUSAL_REASONS = {
   "direct.datagram":
     "Nothing receives datagrams at this address inside the sandbox, and its proxy does not forward any.",
   "direct.lookup": "The sandbox has no name server; its proxy resolves the names that the grant allows.",
-  "direct.unlisted": "More was refused inside the sandbox than can be listed; the number is an estimate.",
+  "direct.unlisted":
+    "More attempts were refused inside the sandbox than can be listed; the number is an estimate.",
   "limit.connections": "Too many connections.",
   "limit.bytes": "The invocation has reached its limit of transferred bytes.",
   "limit.time": "The connection took too long.",

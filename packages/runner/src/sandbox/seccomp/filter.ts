@@ -68,7 +68,7 @@ export function systemCallFilter(arch: FilteredArch): Buffer {
   ]);
 }
 
-/** Calls from a number up to the next range, and where they are decided. */
+/** The calls from number `from` up to the next range. `target` is the label of the instruction that decides them. */
 interface CallRange {
   from: number;
   target: string;
