@@ -20,7 +20,7 @@ const isolated = { class: "isolated", pool_key: "a" } as const;
 const createPrewarmingRunner = (limits: object = {}) =>
   createConfinedTestRunner({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
 
-/** Which process served the call: its random mark, since all have the same pid inside. */
+/** Returns the random mark of the process that served the call, because all have the same pid in the sandbox. */
 async function identifyServingProcess(test_runner: TestRunner, change: RequestChange = {}): Promise<string> {
   const { result } = await test_runner.run(vai("who", { ...isolated, ...change }));
   return (result as { who: string }).who;

@@ -28,7 +28,7 @@ async function attack(test_runner: TestRunner, change: RequestChange): Promise<R
   }
 }
 
-describe("has an exact error code for each misbehavior", () => {
+describe("reports the exact error code of each misbehavior", () => {
   test.each<[string, string, RequestChange]>([
     ["dies-at-once", "crashed", {}],
     ["dies-with-words", "crashed", {}],

@@ -95,7 +95,7 @@ test("assigns the attempts of a shared process to the call that made them", asyn
   expect(test_runner.runner.health().processes).toBe(1);
 });
 
-test("does not record a connection that a socket inside accepts, nor its reset", async () => {
+test("does not record a connection that a socket inside the sandbox accepts, nor its reset", async () => {
   const test_runner = createConfinedTestRunner();
   const grant = { network: "egress" as const, allowed_domains: [] };
   const input = { tcp: [["127.0.0.1", 3_128]] };

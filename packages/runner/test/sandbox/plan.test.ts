@@ -109,7 +109,7 @@ test("gives each slot its own user, never root, and keeps the user of a gateway 
   );
 });
 
-test("maps programs to their paths inside", () => {
+test("maps programs to their paths in the sandbox", () => {
   const command = (program: SandboxRequest["program"]) => plan(requestWith({ program }), HOST).command;
   expect(command({ kind: "node", file: HOST.node, args: ["a.mjs"] })).toEqual(["/sandbox/node", "a.mjs"]);
   expect(command({ kind: "package", file: "/store/abc/bin/x", args: [] })).toEqual(["/plugin/bin/x"]);

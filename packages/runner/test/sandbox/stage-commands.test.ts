@@ -21,6 +21,6 @@ test("has one command for each mount, link, hidden folder and scratch, and no ot
   expect(stageCommands({ ...PLAN, scratch: null }).join(" ")).not.toContain("scratch");
 });
 
-test("gives the scratch folder to the user inside even without root", () => {
+test("gives the scratch folder to the plugin's user even without root", () => {
   expect(stageCommands({ ...PLAN, uid: null }).join(" ")).toContain("uid=1000,gid=1000");
 });

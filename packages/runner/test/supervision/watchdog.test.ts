@@ -77,7 +77,7 @@ test("ignores signals, and is restarted with the same list when it is killed", a
   expect(isAlive(first)).toBe(false);
 });
 
-test("is not restarted when it keeps exiting, and reports that", async () => {
+test("stops restarting a shell that keeps exiting, and reports it", async () => {
   const lines: string[] = [];
   const watchdog = new Watchdog(createTestLogger((_, message) => lines.push(message)));
   watchdog.start();

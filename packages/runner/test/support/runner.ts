@@ -30,7 +30,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
   const { folder, ...rest } = options;
   const scratch_root = options.scratch_root ?? mkdtempSync(join(tmpdir(), "backplane-runner-"));
   const logs: string[] = [];
-  const mark = `rig-${process.pid}-${Math.random().toString(36).slice(2)}`;
+  const mark = `runner-test-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const runner = createRunner({
     files: filesAt(folder ?? FIXTURES),
     clock: realTimeClock,
