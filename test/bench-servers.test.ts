@@ -3,8 +3,8 @@
  * when the API uses more than that part.
  */
 import { expect, onTestFinished, test } from "vitest";
-import { connectClients } from "../bench/src/watch-clients.ts";
-import { startWatched } from "../bench/src/watch-server.ts";
+import { connectClients } from "../bench/src/rows/sessions/watch-clients.ts";
+import { startWatched } from "../bench/src/rows/sessions/watch-server.ts";
 
 test("the server that the benchmarks watch sends an event to an attached client", async () => {
   const server = await startWatched();

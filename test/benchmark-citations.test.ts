@@ -36,7 +36,7 @@ test("every file that uses MaybePromise cites a benchmark", () => {
 });
 
 test("every cited benchmark is a row that `npm run bench` prints", () => {
-  const code = globSync("bench/src/*.ts").map((file) => readFileSync(file, "utf8"));
+  const code = globSync("bench/src/**/*.ts").map((file) => readFileSync(file, "utf8"));
   const rows = new Set(
     code.flatMap((text) => [...text.matchAll(/["`]([a-z]+\.[a-z.-]+)["`]/g)].map(([, row]) => row)),
   );
