@@ -4,10 +4,10 @@
  */
 import { expect, onTestFinished, test } from "vitest";
 import { connectClients } from "../bench/src/rows/sessions/watch-clients.ts";
-import { startWatched } from "../bench/src/rows/sessions/watch-server.ts";
+import { startWatchServer } from "../bench/src/rows/sessions/watch-server.ts";
 
 test("the server that the benchmarks watch sends an event to an attached client", async () => {
-  const server = await startWatched();
+  const server = await startWatchServer();
   onTestFinished(() => server.close());
   const clients = await connectClients(server.url, 1, () => "watched");
   onTestFinished(() => clients.close());

@@ -33,7 +33,7 @@ interface RawProtocol {
   textOf: (reply: never) => string;
 }
 
-/** A minimal host for a raw child process: the host's side of the limit that our figures are compared with. */
+/** A minimal host for a raw child process. Its figures are the limit that ours are compared with. */
 function rawPeer({ key, child: file, request, textOf }: RawProtocol): EchoPeer {
   return {
     key,

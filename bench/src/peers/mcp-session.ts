@@ -102,12 +102,12 @@ async function openRequestChannel(
   }).catch((error) => {
     for (const pending of [endpoint, ...waiting.values()]) pending.reject(error);
   });
-  const messages = await endpoint.promise;
+  const messages_url = await endpoint.promise;
   return async (id, body) => {
     const response = Promise.withResolvers<string>();
     if (id === null) response.resolve("");
     else waiting.set(id, response);
-    const accepted = post(messages, headers, body).then(async (receipt) => {
+    const accepted = post(messages_url, headers, body).then(async (receipt) => {
       await receipt.arrayBuffer();
       if (receipt.status !== 202) throw new Error(`the server returned HTTP ${receipt.status}`);
     });

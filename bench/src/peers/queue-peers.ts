@@ -1,6 +1,6 @@
 /**
  * Published job queues that do the work of a delivery: each job calls a plugin over a raw pipe and writes one row in
- * the queue's own database. The plugin is the smallest that answers vai.rpc.v1, which favours the peers.
+ * the queue's own database. The plugin is the smallest that answers vai.rpc.v1, which favors the peers.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -17,7 +17,7 @@ export interface QueuePeer {
 }
 
 const TEXT = "x".repeat(200);
-/** The limit for the attempts of one job. Every job succeeds at its first attempt. */
+/** The maximum number of attempts per job. Every job succeeds at its first attempt. */
 const ATTEMPTS = 5;
 /** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
 const NOBODY = 65_534;

@@ -9,7 +9,7 @@ export interface Server {
   url: string;
   pid: number;
   token: string | null;
-  /** From spawn to the printed ready line. */
+  /** Milliseconds from spawn to the ready line on stdout. */
   ready_ms: number;
   stop(): Promise<void>;
 }
@@ -21,7 +21,7 @@ const RECORDING_PROXY = fileURLToPath(new URL("../children/recording-proxy.mjs",
 const BARE_MCP = fileURLToPath(new URL("../children/bare-mcp.mjs", import.meta.url));
 
 /** Starts the gateway with a new home. `config` is the content of its backplane.toml. */
-export async function startOurs(extra_env: Record<string, string> = {}, config = ""): Promise<Server> {
+export async function startGateway(extra_env: Record<string, string> = {}, config = ""): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
   writeFileSync(join(home, "backplane.toml"), config);
   const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error", ...extra_env };
@@ -36,7 +36,7 @@ export async function startOurs(extra_env: Record<string, string> = {}, config =
   };
 }
 
-export const startBare = () => start([BARE], process.env);
+export const startBareFastify = () => start([BARE], process.env);
 export const startChatModel = () => start([CHAT_MODEL], process.env);
 export const startRecordingProxy = (model_url: string, record_file: string) =>
   start([RECORDING_PROXY, model_url, record_file], process.env);

@@ -22,9 +22,9 @@ type Round = () => Promise<void>;
 export async function busDispatch(): Promise<Row[]> {
   const sessions = Array.from({ length: SESSIONS }, (_, i) => `sess_bench_${i}`);
   const contenders = {
-    ours: gatewayBus(sessions),
-    awaited: promiseChain(sessions),
-    unawaited: bareEmit(sessions),
+    ours: createGatewayBusRound(sessions),
+    awaited: createPromiseChainRound(sessions),
+    unawaited: createBareEmitRound(sessions),
   };
   const rates = { ours: [] as number[], awaited: [] as number[], unawaited: [] as number[] };
   const names = Object.keys(contenders) as (keyof typeof contenders)[];
@@ -45,7 +45,7 @@ export async function busDispatch(): Promise<Row[]> {
  * Each session has one publisher that continues when the bus accepts its event. A round ends when all events have been
  * handled.
  */
-function gatewayBus(sessions: string[]): Round {
+function createGatewayBusRound(sessions: string[]): Round {
   const bus = createBus({
     clock,
     ids: createIdSource(
@@ -57,13 +57,13 @@ function gatewayBus(sessions: string[]): Round {
   });
   const scope = { org_id: "org_local", project_id: "proj_default" };
   const adapter = bus.attach({ name: "web", category: "adapter", scope });
-  const finish = countdown();
+  const countdown = createCountdown();
   for (let i = 0; i < SUBSCRIBERS; i++) {
     const port = bus.attach({ name: `skill-${i}`, category: "skill", scope });
-    port.subscribe(KIND, subscriber(finish));
+    port.subscribe(KIND, createSubscriber(countdown));
   }
   return () =>
-    finish.round(() =>
+    countdown.round(() =>
       sessions.map(async (session_id) => {
         for (let i = 0; i < EVENTS / SESSIONS; i++) {
           await adapter.publish(KIND, { text: `message ${i}` }, { session_id });
@@ -72,24 +72,24 @@ function gatewayBus(sessions: string[]): Round {
     );
 }
 
-function promiseChain(sessions: string[]): Round {
+function createPromiseChainRound(sessions: string[]): Round {
   const emitter = new EventEmitter();
-  const finish = countdown();
-  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, subscriber(finish));
+  const countdown = createCountdown();
+  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, createSubscriber(countdown));
   const tails = new Map<string, Promise<unknown>>(sessions.map((id) => [id, Promise.resolve()]));
   const publish = async (session_id: string, payload: { text: string }) => {
     const event = { kind: KIND, session_id, payload };
     const deliver = () => Promise.all(emitter.listeners(KIND).map((handler) => handler(event) as unknown));
     tails.set(session_id, tails.get(session_id)!.then(deliver));
   };
-  return () => finish.round(() => publishers(sessions, publish));
+  return () => countdown.round(() => startPublishers(sessions, publish));
 }
 
-/** Does not keep the order once a handler awaits; shows the cost of the platform's emitter alone. */
-function bareEmit(sessions: string[]): Round {
+/** Does not wait for async handlers, so events are not handled in order; shows the cost of the emitter alone. */
+function createBareEmitRound(sessions: string[]): Round {
   const emitter = new EventEmitter();
-  const finish = countdown();
-  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, subscriber(finish));
+  const countdown = createCountdown();
+  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, createSubscriber(countdown));
   const tails = new Map<string, Promise<unknown>>(sessions.map((id) => [id, Promise.resolve()]));
   const publish = async (session_id: string, payload: { text: string }) => {
     const event = { kind: KIND, session_id, payload };
@@ -98,10 +98,10 @@ function bareEmit(sessions: string[]): Round {
       tails.get(session_id)!.then(() => emitter.emit(KIND, event)),
     );
   };
-  return () => finish.round(() => publishers(sessions, publish));
+  return () => countdown.round(() => startPublishers(sessions, publish));
 }
 
-function publishers(
+function startPublishers(
   sessions: string[],
   publish: (session_id: string, payload: { text: string }) => Promise<void>,
 ): Promise<void>[] {
@@ -111,7 +111,7 @@ function publishers(
 }
 
 /** `round` resolves when every subscriber has handled every event of the round. */
-function countdown() {
+function createCountdown() {
   let remaining = 0;
   let done: () => void = ignore;
   return {
@@ -129,9 +129,9 @@ function countdown() {
   };
 }
 
-/** Returns a new function each time, because each plugin has its own handler. */
-function subscriber(finish: { handled(): void }): () => unknown {
-  return async () => finish.handled();
+/** Creates a new function each time, because each plugin has its own handler. */
+function createSubscriber(countdown: { handled(): void }): () => unknown {
+  return async () => countdown.handled();
 }
 
 function ignore(): void {}

@@ -1,7 +1,8 @@
 /**
- * Compacting a chain of 5,000 entries, by the summary of the model and by a bound compactor: the time without the model
- * and the compactor, which answer immediately, and how long the event loop was blocked. The compactor returns the newest
- * 500 blocks of its request unchanged, so the gateway checks its whole answer and writes 500 entries.
+ * The compaction of a chain of 5,000 entries, once with a summary by the model and once with a bound compactor: how long
+ * it takes and how long it blocks the event loop. The model and the compactor answer immediately, so the time is that of
+ * the gateway. The compactor returns the newest 500 blocks of its request unchanged, so the gateway checks its whole
+ * answer and writes 500 entries.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -150,7 +151,7 @@ async function createBenchKernel(file: string): Promise<{ kernel: Kernel; close(
     pause: setImmediate,
   });
   await kernel.start();
-  // The request is larger than a frame without scratch may be.
+  // The request is too large for one frame, so it is passed as a file in the scratch folder.
   const permissions = { filesystem: "scratch" };
   const content = manifest([{ id: COMPACTOR, kind: "compactor", compactor: {}, permissions }]);
   await kernel.packages.install(caller, importer.add(content));

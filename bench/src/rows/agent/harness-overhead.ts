@@ -1,8 +1,8 @@
 /**
- * The cost of a harness beyond the turn that it starts: its run, its call and its execution are opened, one checkpoint
- * is stored, and all of them are settled, each step durably. The harness answers immediately and starts one turn of an
- * instantaneous model, so the difference from that turn alone is the cost of the gateway. Starting a process is not
- * part of it (see sandbox.cold).
+ * The cost of a harness beyond the turn that it starts. The gateway opens a run, a call and an execution, stores one
+ * checkpoint and settles all three, each step durably. The harness does no work of its own: it starts one turn, whose
+ * model answers immediately. The difference from such a turn alone is therefore the cost of the gateway. Starting a
+ * process is not included (see sandbox.cold).
  */
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -50,11 +50,11 @@ export async function harnessOverhead(): Promise<Row[]> {
     const child_run_ms: number[] = [];
     const harness_ms: number[] = [];
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      const turn = await measureMeanMs(ours.turn);
-      const run = await measureMeanMs(ours.run);
+      const turn_ms = await measureMeanMs(ours.runTurn);
+      const run_ms = await measureMeanMs(ours.runHarness);
       if (repetition === 0) continue;
-      child_run_ms.push(turn);
-      harness_ms.push(run);
+      child_run_ms.push(turn_ms);
+      harness_ms.push(run_ms);
     }
     const overhead = median(harness_ms) - median(child_run_ms);
     return [
@@ -118,9 +118,9 @@ async function createBenchKernel(file: string) {
     if (status !== "completed") throw new Error(`a run ended with the status ${status}`);
   };
   return {
-    turn: async (session_id: string) =>
+    runTurn: async (session_id: string) =>
       await requireCompleted((await kernel.runs.start(caller, { session_id, input })).settled),
-    run: async (session_id: string) => {
+    runHarness: async (session_id: string) => {
       const body = { session_id, input, harness: { export_id: "flow" } };
       await requireCompleted((await kernel.runs.start(caller, body)).settled);
     },

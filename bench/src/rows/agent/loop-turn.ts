@@ -55,12 +55,14 @@ export async function loopTurn(): Promise<Row[]> {
       peer_streamed: [] as number[],
     };
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      const sequential = await rate(SEQUENTIAL, 1, gateway.turn);
-      const minimal_rate = await rate(SEQUENTIAL, 1, minimal.turn);
-      const concurrent = await rate(TURNS, SESSIONS, gateway.turn);
-      const peer = await rate(TURNS, SESSIONS, aiTurn);
-      const streamed = await rate(TURNS, SESSIONS, (lane) => gateway.turn(`${STREAMED}${lane}`));
-      const peer_streamed = await rate(TURNS, SESSIONS, aiStream);
+      const sequential = await measureRate(SEQUENTIAL, 1, gateway.runTurn);
+      const minimal_rate = await measureRate(SEQUENTIAL, 1, minimal.runTurn);
+      const concurrent = await measureRate(TURNS, SESSIONS, gateway.runTurn);
+      const peer = await measureRate(TURNS, SESSIONS, generateWithAiSdk);
+      const streamed = await measureRate(TURNS, SESSIONS, (conversation) =>
+        gateway.runTurn(`${STREAMED}${conversation}`),
+      );
+      const peer_streamed = await measureRate(TURNS, SESSIONS, streamWithAiSdk);
       if (repetition === 0) continue;
       rates.sequential.push(sequential);
       rates.minimal.push(minimal_rate);
@@ -104,20 +106,20 @@ export async function loopTurn(): Promise<Row[]> {
 }
 
 /**
- * Turns per second with `lanes` concurrent conversations. A lane begins a new conversation after TURNS_PER_SESSION
- * turns.
+ * Turns per second with `concurrency` conversations at a time. After TURNS_PER_SESSION turns, a new conversation
+ * replaces each.
  */
-async function rate(
+async function measureRate(
   turns: number,
-  lanes: number,
-  turn: (lane: string) => Promise<void> | void,
+  concurrency: number,
+  runTurn: (conversation: string) => Promise<void> | void,
 ): Promise<number> {
   const run = Math.random().toString(36).slice(2);
   let remaining = turns;
   const from = performance.now();
   await Promise.all(
-    Array.from({ length: lanes }, async (_, lane) => {
-      for (let n = 0; remaining-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_PER_SESSION)}`);
+    Array.from({ length: concurrency }, async (_, i) => {
+      for (let n = 0; remaining-- > 0; n++) await runTurn(`${run}-${i}-${Math.floor(n / TURNS_PER_SESSION)}`);
     }),
   );
   return (turns / (performance.now() - from)) * 1000;
@@ -125,7 +127,7 @@ async function rate(
 
 async function createGateway(
   file: string,
-): Promise<{ turn: (lane: string) => Promise<void>; close(): Promise<void> }> {
+): Promise<{ runTurn: (session_id: string) => Promise<void>; close(): Promise<void> }> {
   const store = await openSqliteStore({ file });
   const schemas = createSchemas();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -163,7 +165,7 @@ async function createGateway(
   });
   await kernel.start();
   return {
-    async turn(session_id) {
+    async runTurn(session_id) {
       const { settled } = await kernel.runs.start(caller, { session_id, input: { text: "what is 2 + 3?" } });
       const { status, output } = await settled;
       if (status !== "completed" || output?.content !== "5")
@@ -231,7 +233,7 @@ const adder: KernelPlugin = {
 };
 
 /** The minimal durable loop: message, call, result and answer are each on disk before the next step. */
-function createMinimalLoop(file: string): { turn: (lane: string) => void; close(): void } {
+function createMinimalLoop(file: string): { runTurn: (session: string) => void; close(): void } {
   const database = new DatabaseSync(file);
   database.exec("pragma journal_mode = wal; pragma synchronous = full");
   database.exec(
@@ -245,7 +247,7 @@ function createMinimalLoop(file: string): { turn: (lane: string) => void; close(
     insert.run(session, id, kind, JSON.stringify(payload));
   };
   return {
-    turn(session) {
+    runTurn(session) {
       write(session, "message", { role: "user", content: "what is 2 + 3?" });
       const call = { id: "call_1", name: "add", args: { a: 2, b: 3 } };
       write(session, "tool_call", call);
@@ -265,7 +267,7 @@ const tools = {
   }),
 };
 
-async function aiTurn(): Promise<void> {
+async function generateWithAiSdk(): Promise<void> {
   let requested = false;
   const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } } as never;
   const mock = new MockLanguageModelV3({
@@ -287,7 +289,7 @@ async function aiTurn(): Promise<void> {
   if (text !== "5") throw new Error(`the peer answered ${text}`);
 }
 
-async function aiStream(): Promise<void> {
+async function streamWithAiSdk(): Promise<void> {
   let requested = false;
   const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } };
   const mock = new MockLanguageModelV3({

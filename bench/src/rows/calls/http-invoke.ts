@@ -1,9 +1,14 @@
-/** A call through the door over HTTP (authenticated, admitted, written twice), compared with bare Fastify. */
+/** A call through the door over HTTP (authenticated, admitted, committed twice), compared with bare Fastify. */
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
 import { httpLoad } from "../../measuring/http-load.ts";
 import { type Row, row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
-import { readCpuMicros, type Server, startBare, startOurs } from "../../processes/server-process.ts";
+import {
+  readCpuMicros,
+  type Server,
+  startBareFastify,
+  startGateway,
+} from "../../processes/server-process.ts";
 
 interface Target {
   key: "ours" | "bare";
@@ -18,8 +23,8 @@ const CALLS = 6_000;
 
 export async function httpInvoke(): Promise<Row[]> {
   const echo = await buildEchoPackage();
-  const ours = await startOurs();
-  const bare = await startBare();
+  const ours = await startGateway();
+  const bare = await startBareFastify();
   try {
     const headers = { "content-type": "application/json", authorization: `Bearer ${ours.token}` };
     await bindEcho(ours, headers, echo.folder);

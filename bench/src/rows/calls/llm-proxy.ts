@@ -1,7 +1,8 @@
 /**
  * The time to the first chunk of a model's answer through the chat completions endpoint (authenticated, and recorded on
- * disk first), compared with a direct request to the same local server; and many concurrent streams. A minimal proxy,
- * which only writes a record and forwards the request, shows how much of the added time is due to the machine.
+ * disk first), compared with a direct request to the same local server; and the number of concurrent streams that arrive
+ * complete. A minimal proxy, which only writes a record and forwards the request, shows how much of the added time is
+ * due to the machine.
  */
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +12,7 @@ import { median, percentile } from "../../measuring/statistics.ts";
 import {
   type Server,
   startChatModel,
-  startOurs,
+  startGateway,
   startRecordingProxy,
 } from "../../processes/server-process.ts";
 
@@ -32,7 +33,7 @@ export async function llmProxy(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-proxy-"));
   const model = await startChatModel();
   const recording = await startRecordingProxy(model.url, join(folder, "records"));
-  const ours = await startOurs();
+  const ours = await startGateway();
   try {
     const headers = { "content-type": "application/json", authorization: `Bearer ${ours.token}` };
     await createInstance(ours, headers, `${model.url}/v1`);

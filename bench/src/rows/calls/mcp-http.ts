@@ -21,7 +21,7 @@ import {
   readResidentBytes,
   type Server,
   startBareMcp,
-  startOurs,
+  startGateway,
 } from "../../processes/server-process.ts";
 
 interface Target extends McpEndpoint {
@@ -40,7 +40,7 @@ const WARM_UP = 20_000;
 
 export async function mcpHttp(): Promise<Row[]> {
   const echo = await buildMcpEcho();
-  const servers = [await startOurs(), await startBareMcp(echo.program)] as const;
+  const servers = [await startGateway(), await startBareMcp(echo.program)] as const;
   let peers: McpPeer[] = [];
   try {
     peers = await startMcpPeers(echo.program);

@@ -14,7 +14,7 @@ export interface Load {
   repetitions: number;
 }
 
-/** calls/s and host CPU per call with `in_flight` concurrent calls, for each peer. */
+/** Calls per second and CPU time of the host per call with `in_flight` concurrent calls, for each peer. */
 export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<string, CallFigures>> {
   return withConnections(peers, async (connections) => {
     const rates = new Map<string, number[]>();

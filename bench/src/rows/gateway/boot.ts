@@ -2,14 +2,19 @@
 
 import { type Row, row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
-import { readResidentBytes, type Server, startBare, startOurs } from "../../processes/server-process.ts";
+import {
+  readResidentBytes,
+  type Server,
+  startBareFastify,
+  startGateway,
+} from "../../processes/server-process.ts";
 
 export async function boot(): Promise<Row[]> {
   const ready = { ours: [] as number[], bare: [] as number[] };
   const memory = { ours: [] as number[], bare: [] as number[] };
   const targets: { key: "ours" | "bare"; start: () => Promise<Server> }[] = [
-    { key: "ours", start: () => startOurs() },
-    { key: "bare", start: startBare },
+    { key: "ours", start: () => startGateway() },
+    { key: "bare", start: startBareFastify },
   ];
   for (let repetition = 0; repetition < 6; repetition++) {
     for (const { key, start } of targets) {

@@ -1,4 +1,4 @@
-/** Durable invocation rows/s with 100 waiting writers, compared with bare node:sqlite in groups of 100. */
+/** Durable invocation rows/s with 100 concurrent writers, compared with bare node:sqlite in transactions of 100 rows. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ export async function storeAppend(): Promise<Row[]> {
   }
 }
 
-/** The same bytes in the smallest table that can store rows: a key and a text. */
+/** Stores the same bytes in the smallest possible table: a key and a text. */
 function createBareStore(file: string) {
   const db = new DatabaseSync(file);
   db.exec("pragma journal_mode = wal; pragma synchronous = full");

@@ -159,7 +159,7 @@ async function createEcho() {
         log,
       });
       return {
-        /** Milliseconds of one call. */
+        /** Runs one call and returns its duration in milliseconds. */
         async call(isolation: "isolated" | "worker", pool_key: string): Promise<number> {
           const invocation_id = `inv_${calls++}`;
           const context = benchContext(invocation_id);

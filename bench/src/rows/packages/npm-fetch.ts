@@ -1,6 +1,6 @@
 /**
- * Installing a published MCP server through the gateway, compared with `npm install` of the same package in an empty
- * folder. Needs the npm registry. Each side has its own cache, which is empty (cold) or filled (warm).
+ * The installation of a published MCP server through the gateway, compared with `npm install` of the same package in an
+ * empty folder. Needs the npm registry. Each side has its own cache, which is empty (cold) or filled (warm).
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Row, row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
-import { type Server, startOurs } from "../../processes/server-process.ts";
+import { type Server, startGateway } from "../../processes/server-process.ts";
 
 const SPEC = process.env.BENCH_NPM_SPEC ?? "@modelcontextprotocol/server-everything";
 const PAIRS = 5;
@@ -17,7 +17,7 @@ const FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notif
 export async function npmFetch(): Promise<Row[]> {
   const base = mkdtempSync(join(tmpdir(), "backplane-bench-npm-"));
   const caches = { ours: join(base, "ours"), npm: join(base, "npm") };
-  const server = await startOurs({ NPM_CONFIG_CACHE: caches.ours });
+  const server = await startGateway({ NPM_CONFIG_CACHE: caches.ours });
   try {
     const rows: Row[] = [];
     for (const cache of ["cold", "warm"] as const) {

@@ -19,10 +19,10 @@ import { startDockerRegistry } from "../../../../test/support/registries/docker-
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
 import { type Row, row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
-import { CLI, type Server, startOurs } from "../../processes/server-process.ts";
+import { CLI, type Server, startGateway } from "../../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
-/** One program with its data, and the files of its modules. */
+/** The package contains one large binary file and many small modules. */
 const BINARY_BYTES = 20 * MIB;
 const MODULES = 1_000;
 const MODULE_BYTES = 30 * 1024;
@@ -37,7 +37,7 @@ interface Extraction {
 export async function supplyInstall(): Promise<Row[]> {
   const registry = await startDockerRegistry({ login: false });
   const base = mkdtempSync(join(tmpdir(), "backplane-bench-supply-"));
-  const server = await startOurs({}, `[egress]\nallow_private = ["${registry.host}"]\n`);
+  const server = await startGateway({}, `[egress]\nallow_private = ["${registry.host}"]\n`);
   const echo = await buildEchoPackage();
   try {
     addFiles(echo.folder);
@@ -92,7 +92,7 @@ function addFiles(folder: string): void {
     writeFileSync(join(folder, path), randomBytes(bytes / 2).toString("hex"));
   };
   write("bin/data", BINARY_BYTES);
-  for (let at = 0; at < MODULES; at++) write(`lib/module-${at % 50}/file-${at}.js`, MODULE_BYTES);
+  for (let n = 0; n < MODULES; n++) write(`lib/module-${n % 50}/file-${n}.js`, MODULE_BYTES);
 }
 
 async function measureMs(work: () => Promise<unknown>): Promise<number> {
@@ -131,7 +131,7 @@ async function installOnce({ url, token }: Server, reference: string): Promise<n
 }
 
 /**
- * Downloads, hashes, decompresses and writes in one stream, without any check of names, types and limits. Returns the
+ * Downloads, hashes, decompresses and writes in one stream, without checking names, types or limits. Returns the
  * time until the files were written and the time until they were flushed; an installation has to flush them as well.
  */
 async function extractLayer(repository: string, digest: string, into: string): Promise<Extraction> {

@@ -1,13 +1,13 @@
 /**
- * An upgrade under load: the time until the next version answers, and after a crash of that version the time until the
- * old one answers again.
+ * Upgrades under load: the time until the new version answers and, if the new version crashes, the time until the
+ * previous one answers again.
  */
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
 import { type Row, row } from "../../measuring/row.ts";
 import { percentile } from "../../measuring/statistics.ts";
-import { type Server, startOurs } from "../../processes/server-process.ts";
+import { type Server, startGateway } from "../../processes/server-process.ts";
 
 const CALLS_PER_SECOND = 500;
 const SECONDS_BEFORE = 2;
@@ -27,7 +27,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
   const echo = await buildEchoPackage();
   const next = writeVersion(echo.folder, "1.1.0", false);
   const crashing = writeVersion(echo.folder, "1.2.0", true);
-  const server = await startOurs();
+  const server = await startGateway();
   const post = createPost(server);
   try {
     for (const folder of [echo.folder, next, crashing])
@@ -45,7 +45,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
     const switched = await measureUnderLoad(post, () => upgrade("1.1.0"));
     const failed = switched.calls.filter(({ status }) => status !== "succeeded");
     const first = switched.calls.find(({ version }) => version === "1.1.0");
-    if (first === undefined) throw new Error("the next version did not answer");
+    if (first === undefined) throw new Error("the new version did not answer");
     const during = switched.calls
       .filter(({ sent_at }) => sent_at >= switched.from && sent_at <= first.ended_at)
       .map(({ sent_at, ended_at }) => ended_at - sent_at);
@@ -53,11 +53,11 @@ export async function upgradeSwitch(): Promise<Row[]> {
     const crashed_calls = crashed.calls.filter(
       ({ version, crashed_in }) => crashed_in === "1.2.0" || version === "1.2.0",
     );
-    if (crashed_calls.length === 0) throw new Error("the version did not crash");
+    if (crashed_calls.length === 0) throw new Error("version 1.2.0 did not crash");
     const lost = crashed.calls.filter(({ status }) => status !== "succeeded");
     const start = Math.min(...crashed_calls.map(({ sent_at }) => sent_at));
     const last = Math.max(...crashed_calls.map(({ ended_at }) => ended_at));
-    if (crashed.calls.at(-1)!.version !== "1.1.0") throw new Error("the version was not rolled back");
+    if (crashed.calls.at(-1)!.version !== "1.1.0") throw new Error("version 1.2.0 was not rolled back");
     const peers = {
       failed: failed.length,
       calls: switched.calls.length,
@@ -66,7 +66,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
     return [
       row(
         "upgrade.switch",
-        `ms from the request to the first call of the next version, ${CALLS_PER_SECOND} calls/s`,
+        `ms from the request to the end of the first call to the new version, ${CALLS_PER_SECOND} calls/s`,
         "lower",
         first.ended_at - switched.from,
         null,
@@ -75,7 +75,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
       row("upgrade.failed", `failed calls out of ${switched.calls.length}`, "lower", failed.length, null),
       row(
         "upgrade.rollback",
-        "ms from the first call of a version that crashes to the end of its last one",
+        "ms from the first call to a crashing version to the end of the last one",
         "lower",
         last - start,
         MAX_ROLLBACK_MS,
@@ -96,7 +96,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
   }
 }
 
-/** Calls arrive at a fixed rate, whether or not earlier ones have ended. Returns them sorted by their end. */
+/** Sends calls at a fixed rate, whether or not earlier ones have ended. Returns them sorted by the time they ended. */
 async function measureUnderLoad(
   post: Post,
   action: () => Promise<unknown>,

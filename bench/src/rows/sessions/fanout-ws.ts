@@ -7,7 +7,7 @@
 import { type Row, row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import { type Child, startChild } from "../../processes/child-process.ts";
-import { startBare, startWatched, type WatchServer } from "./watch-server.ts";
+import { startBareServer, startWatchServer, type WatchServer } from "./watch-server.ts";
 
 const CLIENTS = 500;
 const EVENTS = 80;
@@ -23,8 +23,8 @@ interface Side {
 }
 
 export async function fanoutWs(): Promise<Row[]> {
-  const ours = await createSide(await startWatched(), "watched");
-  const bare = await createSide(await startBare(), null);
+  const ours = await createSide(await startWatchServer(), "watched");
+  const bare = await createSide(await startBareServer(), null);
   try {
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       for (const side of repetition % 2 === 0 ? [ours, bare] : [bare, ours])

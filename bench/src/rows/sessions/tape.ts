@@ -39,8 +39,8 @@ export async function tape(): Promise<Row[]> {
     const short = await createFilledSession(sessions, "short", SHORT_ENTRIES);
     const replay = { ours: [] as number[], bare: [] as number[] };
     const hydrate = { long: [] as number[], short: [] as number[] };
-    // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
-    // garbage of a replay.
+    // The first round of each warms up. Hydrations have their own loop, because the garbage of a replay would slow
+    // down the measurement after it.
     for (let round = 0; round <= REPETITIONS; round++) {
       const ours = await measureReplayRate(sessions, long);
       const limit = measureBareRate(bare, long.chain_id);
@@ -59,7 +59,7 @@ export async function tape(): Promise<Row[]> {
       row("tape.replay", "entries/s, 100,000 entries", "higher", median(replay.ours), median(replay.bare)),
       row(
         "tape.hydrate",
-        "ms, 100,000 entries before the anchor against 1,000",
+        "ms, 100,000 entries before the anchor; limit: 1,000 entries",
         "lower",
         median(hydrate.long),
         median(hydrate.short),

@@ -15,7 +15,7 @@ export interface ConnectedClients {
   close(): void;
 }
 
-/** `attach` returns the session of a client by its number; null sends no attach. */
+/** `attach` returns the session that the n-th client attaches to; with null, no client attaches. */
 export async function connectClients(
   url: string,
   clients: number,

@@ -1,5 +1,5 @@
 /**
- * A server in which only `/ws` is active: real store, sessions, bus, fan-out and API. As a separate process
+ * A server in which only `/ws` works, with the real store, sessions, bus, fan-out and API. As a separate process
  * (`node src/rows/sessions/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
  * `bare` is a `ws` server that accepts connections and does nothing.
  */
@@ -35,7 +35,7 @@ export interface WatchServer {
   close(): Promise<void>;
 }
 
-export async function startWatched(): Promise<WatchServer> {
+export async function startWatchServer(): Promise<WatchServer> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-watch-"));
   const store = await openSqliteStore({ file: join(folder, "store.db") });
   const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
@@ -85,8 +85,8 @@ export async function startWatched(): Promise<WatchServer> {
   };
 }
 
-/** Broadcasts as the documentation of `ws` recommends: the text is built once, the frame per client. */
-export async function startBare(): Promise<WatchServer> {
+/** Broadcasts as the documentation of `ws` recommends: builds the text once and the frame for each client. */
+export async function startBareServer(): Promise<WatchServer> {
   const http = createServer();
   const server = new WebSocketServer({ server: http });
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
@@ -120,7 +120,7 @@ function createEvent(text: string) {
 function ignore(): void {}
 
 if (import.meta.main) {
-  const server = await (process.argv[2] === "bare" ? startBare() : startWatched());
+  const server = await (process.argv[2] === "bare" ? startBareServer() : startWatchServer());
   console.log(JSON.stringify({ url: server.url }));
   for await (const line of createInterface({ input: process.stdin })) {
     if (line === "end") break;
