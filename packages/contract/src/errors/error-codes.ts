@@ -222,7 +222,7 @@ export const ERROR_CODES = {
   "package.conflict": refusalSpec(
     409,
     "This version is already installed with different content.",
-    "Raise the version of the plugin and install it again; installed versions never change. While you develop it in a folder: backplane plugin install FOLDER --editable",
+    "Increase the version of the plugin and install it again; installed versions never change. While you develop it in a folder: backplane plugin install FOLDER --editable",
   ),
   "package.bound": refusalSpec(
     409,
@@ -765,7 +765,7 @@ export const ERROR_CODES = {
   "config.limit": refusalSpec(
     413,
     "The change would exceed a limit of the configuration.",
-    "Write less, or unset keys that are not needed; details.limit names the limit.",
+    "Store smaller values, or unset keys that are not needed; details.limit names the limit.",
   ),
 
   // Store, configuration and the gateway itself.

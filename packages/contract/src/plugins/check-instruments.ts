@@ -1,7 +1,7 @@
 /**
- * Finds the provider in an instrument module and checks the instruments of a plugin, which runs in the instrument host,
- * in a process of another language or in the gateway. Checked instruments contain only declared fields, so an `origin`
- * that a plugin sets is dropped.
+ * Finds the provider in an instrument module and checks the instruments of a plugin, whether it runs in the instrument
+ * host, in a process of another language or in the gateway. The result contains only the fields of
+ * InstrumentDeclaration, so an `origin` that a plugin sets is dropped.
  */
 
 import { isRecord, type JsonObject } from "../values/json.ts";
@@ -109,7 +109,7 @@ function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
 
 function checkMetadata(value: Record<string, unknown>, label: string): InstrumentDeclaration["metadata"] {
   const unknown = Object.keys(value).find((field) => !METADATA_FIELDS.includes(field));
-  if (unknown !== undefined) throw new Error(`${label}: metadata.${unknown} is not a field of the metadata`);
+  if (unknown !== undefined) throw new Error(`${label}: metadata.${unknown} is not a known field`);
   const { category, description, accessMode = "Shared", platform = "All" } = value;
   checkChoice(category, INSTRUMENT_CATEGORIES, `${label}: metadata.category`);
   checkChoice(accessMode, ACCESS_MODES, `${label}: metadata.accessMode`);
@@ -145,7 +145,7 @@ function checkSchema(
 ): Pick<InstrumentMetadata, "inputSchema" | "outputSchema"> {
   const schema = value[field];
   if (schema === undefined || schema === null) return {};
-  if (!isRecord(schema)) throw new Error(`${label}: metadata.${field} must be a JSON Schema, an object`);
+  if (!isRecord(schema)) throw new Error(`${label}: metadata.${field} must be a JSON Schema object`);
   return Object.keys(schema).length === 0 ? {} : { [field]: schema as JsonObject };
 }
 
@@ -157,7 +157,9 @@ function checkTimeout(
   const timeout = value[field];
   if (timeout === undefined || timeout === null) return {};
   if (!Number.isInteger(timeout) || (timeout as number) < 1 || (timeout as number) > MAX_TIMEOUT_MS) {
-    throw new Error(`${label}: metadata.${field} must be milliseconds from 1 to ${MAX_TIMEOUT_MS}`);
+    throw new Error(
+      `${label}: metadata.${field} must be a number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`,
+    );
   }
   return { [field]: timeout as number };
 }
@@ -168,7 +170,7 @@ function checkRules(value: unknown, label: string): InstrumentRule[] {
     const rule_label = `${label}: securityRules[${index}]`;
     if (!isRecord(rule)) throw new Error(`${rule_label} is not an object`);
     const unknown = Object.keys(rule).find((field) => !["match", "effect", "risk", "reason"].includes(field));
-    if (unknown !== undefined) throw new Error(`${rule_label}.${unknown} is not a field of a rule`);
+    if (unknown !== undefined) throw new Error(`${rule_label}.${unknown} is not a known field`);
     const { effect, match, reason, risk } = rule;
     if (effect !== "deny" && effect !== "raise") {
       throw new Error(
@@ -176,10 +178,11 @@ function checkRules(value: unknown, label: string): InstrumentRule[] {
       );
     }
     if (typeof reason !== "string" || reason === "" || reason.length > 300) {
-      throw new Error(`${rule_label}.reason must say why, in at most 300 characters`);
+      throw new Error(`${rule_label}.reason must be a string of 1 to 300 characters`);
     }
     if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${rule_label}.risk`);
-    else if (risk !== undefined) throw new Error(`${rule_label}.risk belongs to "raise" only`);
+    else if (risk !== undefined)
+      throw new Error(`${rule_label}.risk is allowed only with the effect "raise"`);
     return {
       effect,
       reason,

@@ -1,4 +1,4 @@
-/** Checks a kernel plugin, for authors, the module host and inline loading. */
+/** The checks of kernel plugins and their tools, shared by the tests of authors, the module host and inline loading. */
 import { isRecord } from "../values/json.ts";
 import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 import { EFFECT_CLASSES, RISKS } from "../vocabulary/vocabulary.ts";
@@ -34,7 +34,7 @@ export function kernelPluginProblem(
     return `its category ${formatValue(value.category)} is not one of ${PLUGIN_CATEGORIES.join(", ")}`;
   }
   if (typeof value.subscriptions !== "function") {
-    return "subscriptions is not a function; return the list of event kinds, which may be empty";
+    return "subscriptions is not a function; it must return the list of event kinds, which may be empty";
   }
   for (const method of OPTIONAL_METHODS) {
     if (value[method] !== undefined && typeof value[method] !== "function")

@@ -1,6 +1,6 @@
 /**
  * The rules for the result of a tool, compactor or harness, whatever its protocol. The door applies them to every call,
- * and the conformance suite to the calls of its checks.
+ * and the conformance suite applies them to the calls that it makes.
  */
 import type { ToolResult } from "../schema/invocation.ts";
 import { isObject, type Json, type JsonObject } from "../values/json.ts";
@@ -20,7 +20,7 @@ export function parseToolResult(value: Json | null): ToolResult | string {
   if (!Array.isArray(content)) return "content is not a list";
   for (const block of content)
     if (!isObject(block) || !isText(block.type))
-      return "content holds something other than blocks with a type";
+      return "content contains something other than objects with a type";
   if (typeof is_error !== "boolean") return "is_error is not a boolean";
   if (typeof retryable !== "boolean") return "retryable is not a boolean";
   const result: ToolResult = { content: content as ToolResult["content"], is_error, retryable };

@@ -22,7 +22,7 @@ export interface KernelPlugin {
   readonly category: PluginCategory;
   /** Names of plugins that must be loaded first. */
   readonly requires?: readonly string[];
-  /** Extension prefixes in addition to the plugin's name; bundled plugins only. */
+  /** Prefixes of event kinds that the plugin may publish in addition to its own name; bundled plugins only. */
   readonly prefixes?: readonly string[];
   /** JSON Schema of `plugin.<ns>.*` or, for a provider, of the fields of its instances. */
   readonly configSchema?: JsonObject;
@@ -200,18 +200,17 @@ export interface AdapterRoute {
   responses?: Record<number, string>;
 }
 
-/** A request to an adapter. */
 export interface AdapterRequest {
   /** The method and the path pattern, such as `GET /api/config/{key}`. */
   route: string;
   params: Record<string, string>;
   query: Record<string, string>;
   body: Json;
-  /** Identifies the caller to services; invalid after the request was answered. */
+  /** Identifies the caller to services; invalid once the request is answered. */
   as: string;
 }
 
-/** The response of an adapter. Without a body the response is empty. */
+/** Without a body, the HTTP response is empty. */
 export interface AdapterResponse {
   status: number;
   body?: Json;

@@ -63,7 +63,7 @@ export interface PluginDescription {
   methods: PluginMethod[];
 }
 
-/** A context given to the plugin; its requests refer to `id`. */
+/** A context as it is passed to the plugin, whose requests refer to it by `id`. */
 export interface ContextRef {
   id: number;
   name: string;

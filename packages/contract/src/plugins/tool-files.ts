@@ -6,7 +6,7 @@ import type { Json } from "../values/json.ts";
 
 export const DESCRIBE_TOOLS = "$describe";
 
-/** A file whose import takes longer cannot be used. */
+/** The time limit for importing one file. A file that takes longer is listed with a load error. */
 export const TOOL_IMPORT_MS = 10_000;
 
 /** The time limit for describing all files of a package; shorter than the gateway's timeout for that call. */

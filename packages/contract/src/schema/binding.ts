@@ -159,7 +159,7 @@ const PreviousVersionSchema = z.object({
   permissions_limited: z.array(HeldPermissionSchema).optional(),
   /** The bindings that served a share of the calls during the rollout. Their waiting calls continue on this binding. */
   shares: z.array(z.string()).optional(),
-  /** True if the binding left this version by a rollback. */
+  /** True if a rollback moved the binding away from this version. */
   undone: z.literal(true).optional(),
 });
 

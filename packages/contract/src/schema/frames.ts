@@ -20,7 +20,7 @@ export const ContextSchema = z.object({
   chain_id: z.string().optional(),
   run_id: z.string().optional(),
   deadline_at: TimestampSchema,
-  /** A person watches the session and can answer questions. */
+  /** Whether a person watches the session and can answer questions. */
   interactive: z.boolean().optional(),
   scratch_dir: z.string().optional(),
   gateway: z.object({
@@ -64,7 +64,7 @@ export const VaiOkResponseSchema = z.object({
   id: z.string().min(1),
   ok: z.literal(true),
   body: z.looseObject({ status: z.enum([...TERMINAL_STATUSES, "ack"]), result: JsonValueSchema.optional() }),
-  /** A reply with ok true has no error. */
+  /** Absent or null, because a successful response has no error. */
   error: z.null().optional(),
 });
 export const VaiErrorResponseSchema = z.object({

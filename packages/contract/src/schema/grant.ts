@@ -26,7 +26,7 @@ export const GrantSchema = z.strictObject({
   capabilities: z.array(z.string()),
   /** Tools that the invocation may call through the gateway; null allows all that its scopes allow. */
   tools: z.array(z.string()).nullable(),
-  /** The tool runs on the gateway's machine outside the sandbox, because it asks to and the admin allows it. */
+  /** True if the tool runs on the gateway's machine outside the sandbox: it asks to, and the admin allows it. */
   host: z.boolean().optional(),
 });
 

@@ -74,7 +74,7 @@ export const RuntimeSchema = z.strictObject({
       z.string().max(4096),
     )
     .default({}),
-  /** The package is a container image, whose files are the root of its process; only the gateway sets it. */
+  /** Set by the gateway for a container image, whose files form the root file system of the process. */
   image: z.strictObject({ workdir: z.string().regex(/^\//).max(4096) }).optional(),
   /** rterm.plugin.v1: the capabilities that the handshake may request; if absent, the binding alone decides. */
   capabilities: uniqueList(CapabilitySchema).optional(),

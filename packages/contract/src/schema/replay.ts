@@ -32,9 +32,9 @@ const ReplayedCallSchema = z.object({
   invocation_id: z.string(),
   export_id: z.string(),
   /**
-   * `same`: both versions give the same result, or only the candidate repeats the recorded one here. `changed`: they do
-   * not, or the candidate may not run the call. `failed`: only the candidate fails, or it does not have the tool.
-   * `not_comparable`: the version in use cannot repeat its own result here. `skipped`: the call was not run.
+   * `same`: both versions return the same result, or only the candidate reproduces the recorded one. `changed`: the
+   * results differ, or the candidate may not run the call. `failed`: only the candidate fails, or it does not have the
+   * tool. `not_comparable`: the version in use does not reproduce its recorded result. `skipped`: the call was not run.
    */
   result: z.enum(["same", "changed", "failed", "not_comparable", "skipped"]),
   /** The reason for the result, for people; null for `same`. */

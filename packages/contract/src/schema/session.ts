@@ -45,7 +45,7 @@ export const EntrySchema = z.object({
   date: TimestampSchema,
 });
 
-/** The form of an entry in VAI's APIs and compactors. */
+/** An entry in the form that VAI's APIs and compactors use. */
 export const BlockSchema = z.object({
   /** Absent for a block that is not on a tape yet. */
   entry_id: z.int().optional(),

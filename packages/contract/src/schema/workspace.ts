@@ -18,7 +18,7 @@ export const WorkspaceFolderSchema = z.object({
   path: z.string(),
   /** workspace: only its `tools` folder, with precedence over built-in tools. plugin: the whole folder, as a plugin. */
   kind: z.enum(["workspace", "plugin"]),
-  /** Later edits are trusted as well and loaded when they are saved. */
+  /** Whether later edits are trusted as well, and loaded when they are saved. */
   watch: z.boolean(),
   /** changed: files differ from the trusted ones and are not loaded. missing: the folder cannot be read. */
   state: z.enum(["loaded", "changed", "missing"]),
@@ -76,7 +76,7 @@ export const WorkspaceActivitySchema = z.discriminatedUnion("type", [
     at: TimestampSchema,
     package_id: z.string(),
     package_version: z.string(),
-    /** From the moment at which the change was noticed; null for a version that was already loaded. */
+    /** How long the load took; null for a version that was already loaded. */
     duration_ms: z.number().nullable(),
     errors: z.record(z.string(), z.string()),
   }),

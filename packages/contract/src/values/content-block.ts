@@ -16,9 +16,9 @@ export const CONTENT_LIMITS = {
   inline_chars: 16 * 1024,
   /** The limit for a block without a known text form, which is shown as JSON. */
   json_chars: 10_000,
-  /** Vendors derive the tokens of an image from its pixels and scale large ones down; this is about their maximum. */
+  /** Vendors derive the tokens of an image from its pixels and scale large images down; this is about the maximum. */
   image_tokens: 1_600,
-  /** A page of a PDF is its text and an image of it; pages have about this many bytes of base64. */
+  /** Vendors count a page of a PDF as its text and an image of it. A page has about this many characters of base64. */
   pdf_page_chars: 100_000,
 } as const;
 
@@ -54,7 +54,7 @@ export function normalizeContent(block: ContentBlock): ContentBlock {
 
 /**
  * Returns an attachment of a user's message as a block. An attachment may lack a type: it is then a text, data with or
- * without a media type, or only a name. Fields that are not part of the block's form are kept.
+ * without a media type, or only a name. All other fields are kept.
  */
 export function attachmentToBlock(attachment: JsonObject): ContentBlock {
   const { type, text, data, url, resource } = attachment;
@@ -102,7 +102,7 @@ export function inlineDataOf(
     : null;
 }
 
-/** The inverse of storing the data of a block as an artifact. */
+/** Returns the block of a stored artifact with its data instead of the reference. */
 export function withInlineData(block: ContentBlock, base64: string): ContentBlock {
   const { transport: _t, path: _p, bytes: _b, sha256: _s, invocation_id: _i, ...rest } = block;
   if (block.type === "image" || block.type === "audio") return { ...rest, type: block.type, data: base64 };
@@ -137,7 +137,7 @@ export function contentText(content: readonly ContentBlock[]): string {
   return content.map(describeContent).join("\n");
 }
 
-/** The estimated size of blocks that a model receives, in characters; four of them are about one token. */
+/** The estimated size of blocks that a model receives, in characters; four characters are about one token. */
 export function contentChars(content: readonly ContentBlock[]): number {
   let chars = 0;
   const image = CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN;

@@ -7,12 +7,12 @@ export const TOKEN_PREFIXES = { admin: "bpa_", key: "bpk_", delegation: "vai_dlg
 
 const PREFIXES: readonly string[] = Object.values(TOKEN_PREFIXES);
 
-/** For a larger pattern: a prefix of a token. */
+/** The pattern of a token's prefix, for use in a larger pattern. */
 export const TOKEN_PREFIX_SOURCE = `(?:${PREFIXES.join("|")})`;
 
 const TOKENS = new RegExp(`${TOKEN_PREFIX_SOURCE}[A-Za-z0-9_-]{20,}`, "g");
 
-/** All tokens in a text, in order. Most texts contain no prefix, which is faster to find out. */
+/** All tokens in a text, in order. Checks for a prefix first, which is fast and finds none in most texts. */
 export function findTokens(text: string): RegExpExecArray[] {
   return PREFIXES.some((prefix) => text.includes(prefix)) ? [...text.matchAll(TOKENS)] : [];
 }

@@ -19,7 +19,8 @@ export class IdTable<T extends object, Id extends string | number = string> {
   }
 
   has(id: Id): boolean {
-    // Hashing a freshly parsed string is expensive; a peer that answers synchronously has nothing in flight.
+    // The check of the size avoids hashing a freshly parsed string, which is expensive. A peer that answers
+    // synchronously has nothing in flight.
     return this.#slots.size > 0 && this.#slots.has(id);
   }
 

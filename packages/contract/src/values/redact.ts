@@ -1,7 +1,7 @@
 /**
- * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets. A shift
- * table says how far the search may skip (Wu and Manber). A comparison that reaches MAX_COMPARED characters is a match,
- * and the search continues behind a longer match, so the cost is bounded by the length of the text.
+ * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets. A table
+ * says how many characters the search may skip (Wu and Manber). A comparison that reaches MAX_COMPARED characters is a
+ * match, and the search continues after a longer match, so the cost is bounded by the length of the text.
  */
 import { findTokens } from "./gateway-tokens.ts";
 import type { Json } from "./json.ts";

@@ -79,7 +79,7 @@ export function compareWithEntry(before: Package, entry: MarketplaceEntry): Pack
       ? []
       : [
           riskierChange(
-            `It comes from ${entry_source} instead of ${source ?? `local files of ${before.installed_by}`}.`,
+            `It comes from ${entry_source} instead of ${source ?? `local files from ${before.installed_by}`}.`,
           ),
         ]),
   ];
@@ -121,7 +121,7 @@ function compareOrigins(before: Package, after: Package): PackageChange[] {
   else if (was_signed && old.key_id !== next?.key_id)
     changes.push(neutralChange(`It is signed with ${next?.key_name} instead of ${old.key_name}.`));
   const [old_source, next_source] = [before, after].map(
-    (pack) => findPackageSource(pack) ?? `local files of ${pack.installed_by}`,
+    (pack) => findPackageSource(pack) ?? `local files from ${pack.installed_by}`,
   );
   if (findPackageSource(before) !== findPackageSource(after))
     changes.push(riskierChange(`It comes from ${next_source} instead of ${old_source}.`));

@@ -43,7 +43,7 @@ export const BUS_LIMITS = {
 export interface BusKindSpec {
   /** The category that may publish the kind. A skill may publish all plugin kinds except `approval.response`. */
   from: "kernel" | PluginCategory;
-  /** `kernel`: only on the reserved session; `own`: never there; `any`: the kernel chooses. */
+  /** `kernel`: only on the session `kernel`; `own`: never on that session; `any`: the kernel chooses. */
   session: "kernel" | "own" | "any";
 }
 

@@ -10,10 +10,10 @@ export const WIRE_LIMITS = {
 
 export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_grace_ms: 5_000 } as const;
 
-/** Start of a program, in dialects without a limit of their own. */
+/** The time limit for starting a program in dialects that have no limit of their own. */
 export const LAUNCH_TIMEOUTS = { start_ms: 15_000 } as const;
 
-/** For side processes, the plugins of the protocol rterm.plugin.v1: each call starts one process. */
+/** For side processes, which are the plugins of rterm.plugin.v1: each call starts one process. */
 export const SIDE_TIMEOUTS = { launch_ms: 2_000, handshake_ms: 2_000, teardown_ms: 500 } as const;
 
 /** Timeout of a call to a side process whose manifest, binding and caller set none. */
@@ -22,7 +22,7 @@ export const SIDE_INVOKE_MS = 5_000;
 /** Consecutive failures after which a kernel plugin is unloaded. */
 export const PLUGIN_FAILURES = 3;
 
-/** A server may take a long time to send its first response, because it often starts a whole runtime. */
+/** The first response of a server may take long, because the server often starts a whole runtime. */
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,

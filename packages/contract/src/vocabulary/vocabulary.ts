@@ -219,7 +219,7 @@ export type Origin = (typeof ORIGINS)[number];
 export const HEFTY_ORIGINS = { base: "core", built_in: "bundled" } as const satisfies Record<string, Origin>;
 export type HeftyOrigin = keyof typeof HEFTY_ORIGINS;
 
-/** Why models get a tool only through tool_search. */
+/** Why models find a tool only through tool_search. */
 export const DEFERRALS = ["author", "policy", "profile", "budget"] as const;
 export type Deferral = (typeof DEFERRALS)[number];
 

@@ -10,7 +10,7 @@ import {
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-test("every code has a sentence for what happened, a remedy and an HTTP status", () => {
+test("every code has a sentence that describes it, a remedy and an HTTP status", () => {
   for (const [code, spec] of Object.entries(ERROR_CODES)) {
     expect(spec.description, code).toMatch(/^[A-Z].*\.$/);
     expect(spec.remedy.length, code).toBeGreaterThan(10);

@@ -8,7 +8,7 @@ const withMetadata = (more: object) => ({ ...hello, metadata: { ...metadata, ...
 const withRule = (rule: unknown) => ({ ...hello, securityRules: [rule] });
 
 describe("checkInstruments", () => {
-  test("returns the declared fields with defaults and without an origin", () => {
+  test("returns the known fields with defaults and without an origin", () => {
     const { instruments, warnings } = checkInstruments([{ ...hello, invoke: () => {} }]);
     expect(instruments).toEqual([
       {
@@ -70,18 +70,26 @@ describe("checkInstruments", () => {
       /inputSchema must be a JSON Schema/,
     ],
     ["side effects that are not strings", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
-    ["a timeout of zero", [withMetadata({ defaultTimeoutMs: 0 })], /defaultTimeoutMs must be milliseconds/],
+    [
+      "a timeout of zero",
+      [withMetadata({ defaultTimeoutMs: 0 })],
+      /defaultTimeoutMs must be a number of milliseconds/,
+    ],
     ["timeouts out of order", [withMetadata({ defaultTimeoutMs: 9, maxTimeoutMs: 8 })], /larger than/],
-    ["an unknown metadata field", [withMetadata({ timeout: 1 })], /metadata.timeout is not a field/],
+    ["an unknown metadata field", [withMetadata({ timeout: 1 })], /metadata.timeout is not a known field/],
     ["a duplicate name", [hello, hello], /offers the instrument hello twice/],
     ["a rule that allows", [withRule({ effect: "allow", reason: "please" })], /can only "deny" or "raise"/],
-    ["a rule without a reason", [withRule({ effect: "deny" })], /reason must say why/],
+    ["a rule without a reason", [withRule({ effect: "deny" })], /reason must be a string/],
     ["a raise rule without a risk", [withRule({ effect: "raise", reason: "x" })], /risk is undefined/],
-    ["a deny rule with a risk", [withRule({ effect: "deny", risk: "Critical", reason: "x" })], /belongs to/],
+    [
+      "a deny rule with a risk",
+      [withRule({ effect: "deny", risk: "Critical", reason: "x" })],
+      /only with the effect/,
+    ],
     [
       "a rule with an unknown field",
       [withRule({ effect: "deny", reason: "x", role: "admin" })],
-      /role is not a field/,
+      /role is not a known field/,
     ],
     [
       "a rule with no pointer",

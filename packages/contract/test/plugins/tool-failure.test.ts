@@ -42,7 +42,7 @@ const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 const kindOf = (code: string) => toolFailureOf(failedWith(code))?.kind;
 const codesOfKind = (kind: string) => CODES.filter((code) => kindOf(code) === kind);
 
-test("gives no refusal the kind of a fault of the gateway", () => {
+test("gives a refusal the kind internal only if another server failed", () => {
   const internal = codesOfKind("internal");
   // In these, another server failed; the gateway refused nothing.
   expect(internal.filter((code) => ERROR_CODES[code].family === "refusal")).toEqual(
@@ -57,7 +57,7 @@ test("gives no refusal the kind of a fault of the gateway", () => {
   expect(kindOf("code.of.a.later.version")).toBe("internal");
 });
 
-test("gives only refusals the kinds of a refusal", () => {
+test("gives the kinds rejected, not_found and validation only to refusals", () => {
   for (const kind of ["rejected", "not_found", "validation"])
     for (const code of codesOfKind(kind)) expect(ERROR_CODES[code].family, code).toBe("refusal");
   expect(codesOfKind("not_found").filter((code) => !code.endsWith("not_found"))).toEqual([]);
@@ -85,7 +85,7 @@ test.for([
   expect(codes.filter((code) => kindOf(code) !== "rejected")).toEqual([]);
 });
 
-test("knows the refusals of a call before its tool runs", () => {
+test("gives a refusal before the tool runs the same kind in tool.error as in the failure", () => {
   const revoked = CODES.filter((code) => code.startsWith("authority."));
   expect(revoked.map(refusalKind)).toEqual(revoked.map(() => "rejected"));
   for (const code of CODES)

@@ -16,7 +16,7 @@ describe.each(Object.entries(TOKEN_PREFIXES))("a token of the kind %s", (_kind, 
     expect(eventText(`use ${token} now`)).toBe(`use ${REDACTED} now`);
   });
 
-  test("is redacted by its format beside the secrets of a call", () => {
+  test("is redacted by its format along with the secrets of a call", () => {
     const redactor = createRedactor(["a-secret-of-the-call"])!;
     expect(redactor.text(`${token}, a-secret-of-the-call`)).toBe(`${REDACTED}, ${REDACTED}`);
     expect(redactor.json({ nested: [token] })).toEqual({ nested: [REDACTED] });

@@ -96,7 +96,7 @@ test("explains that the tools of a server are known only when it runs", () => {
   ]);
 });
 
-test("warns when a version is not signed any more or comes from another source", () => {
+test("warns when a version is no longer signed or comes from another source", () => {
   const verified = { state: "verified", key_id: "ed25519:1", key_name: "Acme" };
   const oci = { reference: "oci://registry.test/acme/dev:1" };
   const signed = {
@@ -109,7 +109,7 @@ test("warns when a version is not signed any more or comes from another source",
   const upload = { ...createPackage([]), origin: "upload", installed_by: "key_1" } as Package;
   expect(describeChanges(signed, upload)).toEqual([
     "Riskier: It has no valid signature of a trusted key; 1.0.0 was signed with Acme.",
-    "Riskier: It comes from local files of key_1 instead of oci:registry.test/acme/dev.",
+    "Riskier: It comes from local files from key_1 instead of oci:registry.test/acme/dev.",
   ]);
   const by_other = {
     ...signed,
@@ -128,7 +128,7 @@ test("warns when a version no longer limits its domains", () => {
   ]);
 });
 
-test("says that a version which could reach every domain will reach only some", () => {
+test("says which domains a tool will reach after an upgrade limits them", () => {
   const open = createPackage([{ id: "search", permissions: { ...NONE, network: "egress" } }]);
   const limited = createPackage([
     { id: "search", permissions: { ...NONE, network: "egress", allowed_domains: ["a.test", "b.test"] } },
