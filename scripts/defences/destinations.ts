@@ -4,7 +4,7 @@
  */
 import type { Mutant } from "./mutant.ts";
 
-const SCOPE_OF_CHANGE_TESTS = ["packages/registry/test/config/scope-of-change.test.ts"];
+const WRITE_AUTHORITY_TESTS = ["packages/registry/test/config/write-authority.test.ts"];
 const DESTINATION_TESTS = ["packages/registry/test/config/destination.test.ts"];
 const NETWORK_GUARD_TESTS = ["packages/gateway/test/plugins/network-guard.test.ts"];
 const LLM_FAILURE_TESTS = ["packages/sdk/test/kernel/llm-failure.test.ts"];
@@ -22,21 +22,21 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: "packages/ports/src/caller/caller.ts",
     from: "  if (isWholeOrg(caller)) return;\n",
     to: "  if (isWholeOrg(caller) || !isWholeOrg(caller)) return;\n",
-    tests: SCOPE_OF_CHANGE_TESTS,
+    tests: WRITE_AUTHORITY_TESTS,
   },
   {
     defence: "org: only an admin changes the rights of plugins by setting keys",
     file: AUTHORITY,
     from: "if (setting !== null) requireSetting(caller, setting.field, key);",
     to: "",
-    tests: SCOPE_OF_CHANGE_TESTS,
+    tests: WRITE_AUTHORITY_TESTS,
   },
   {
     defence: "org: only an admin changes the rights of plugins by removing keys",
     file: AUTHORITY,
     from: "    requireSetting(caller, field, pattern);\n",
     to: "    void field;\n",
-    tests: SCOPE_OF_CHANGE_TESTS,
+    tests: WRITE_AUTHORITY_TESTS,
   },
   {
     defence: "org: only the org accepts tools of its bindings",

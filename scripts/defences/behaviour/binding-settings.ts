@@ -38,14 +38,14 @@ export const BINDING_SETTINGS_MUTANTS: Mutant[] = [
   {
     defence: "move: new domains are withheld",
     file: MOVE,
-    from: "...(domains === null || domains.limits ? {} : { allowed_domains: domains.known }),",
+    from: "...(domains === null || domains.is_limited ? {} : { allowed_domains: domains.known }),",
     to: "",
     tests: UPGRADE_TESTS,
   },
   {
     defence: "move: new scopes are withheld",
     file: MOVE,
-    from: "if (!limits) narrowed.gateway_api_scopes = scopes.filter(isKnown);",
+    from: "if (!is_limited) narrowed.gateway_api_scopes = scopes.filter(isKnown);",
     to: "",
     tests: UPGRADE_TESTS,
   },

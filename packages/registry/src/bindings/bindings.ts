@@ -1,5 +1,5 @@
 /**
- * Bindings make exports usable. Every change raises the generation, emits `binding.changed`, and retires the
+ * Bindings make exports usable. Every change increments the generation, emits `binding.changed`, and retires the
  * processes of the old generation when their calls are done.
  */
 
@@ -130,7 +130,7 @@ export function createBindings({
     return { claim: await claimShares(main, shares, takesCalls), moved };
   }
 
-  /** Throws `binding.conflict` if the binding has got other shares meanwhile. */
+  /** Throws `binding.conflict` if the shares of the binding are no longer the expected ones. */
   async function claimShares(
     main: Binding,
     expected: readonly Binding[],
@@ -159,7 +159,7 @@ export function createBindings({
       if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
       requireRemovable(caller, bound);
       if (expected !== undefined && binding.generation !== expected) throw outdatedError(binding);
-      // A share without its binding would keep its part of the calls and leave the others without a version.
+      // A share without its binding would keep its percentage of the calls, and the other calls would have no version.
       const shares = await listShares(binding);
       const rows = [binding, ...shares];
       const waiting = await countWaiting(binding);
@@ -167,7 +167,7 @@ export function createBindings({
         const details = row === binding ? waiting : {};
         const disabled: Binding = { ...row, status: "disabled" };
         const records = planner.buildRecords(caller, disabled, "binding.remove", details);
-        // The configuration of an instrument plugin is found again by a later installation, as its data folder is.
+        // A later installation of an instrument plugin gets the same configuration and data folder again.
         return { row, records, keeps_config: row === binding && isInstrument(bound) };
       });
       try {
@@ -242,7 +242,7 @@ function rolloutInProgressError(
   const { package_id } = main;
   return new BackplaneError(
     "binding.conflict",
-    `${package_id} ${package_version} takes ${rollout.traffic_percent} % of the calls of ${main.binding_id} with settings of its own (${binding_id}).`,
+    `${package_id} ${package_version} takes ${rollout.traffic_percent}% of the calls of ${main.binding_id} with its own settings (${binding_id}).`,
     {
       details: { binding_id: main.binding_id, share: binding_id },
       fix: `End the rollout first, then change the binding: backplane plugin rollback ${package_id}, or for all calls: backplane plugin upgrade ${package_id}@${package_version}`,

@@ -61,7 +61,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
     return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
-  /** The permissions that the version requests and its policy limits. */
+  /** The permissions that the version requests but that its policy limits. */
   const findLimited = (bound: BoundVersion): HeldPermission[] => {
     const { permissions: _permissions, allowed_domains: _domains, ...policy } = bound.binding.policy;
     return findWiderPermissions(bound, { ...bound, binding: { ...bound.binding, policy } });
@@ -74,8 +74,8 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       const sets_permissions = set?.permissions !== undefined || set?.allowed_domains !== undefined;
       if (!is_move && !sets_permissions && !dropsPolicy(from, to)) return;
       // A share runs a version that its binding has not moved to yet.
-      const all = is_move || from.binding.share_of !== undefined;
-      const held: readonly string[] = all
+      const holds_all = is_move || from.binding.share_of !== undefined;
+      const held: readonly string[] = holds_all
         ? HELD_PERMISSIONS
         : [...listHeldPermissions(from.binding), ...findNewPermissions(other_versions, to.checked)];
       const wider = findWiderPermissions(from, to).filter((name) => held.includes(name));
@@ -140,7 +140,7 @@ function listHeldPermissions({ previous }: Binding): HeldPermission[] {
   return [...(previous?.permissions_held ?? []), ...(previous?.permissions_limited ?? [])];
 }
 
-/** A second binding of an export starts with the permissions of the version bound first; any others are held too. */
+/** A second binding of an export starts with the permissions of the version bound first; all others are held. */
 function findNewPermissions(
   other_versions: readonly CheckedExport[],
   { export: item }: CheckedExport,

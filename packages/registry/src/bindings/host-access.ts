@@ -15,7 +15,7 @@ export function requireMountAccess(caller: Caller, draft: Binding, before: Bindi
   });
 }
 
-/** With host_target, the code of the package runs as the gateway's own user, and a new version is new code. */
+/** With host_target, the code of the package runs as the gateway's own user. A new version is new code. */
 export function requireHostAccess(caller: Caller, draft: Binding, before: Binding | null): void {
   if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
   const unchanged = before !== null && before.package_version === draft.package_version;

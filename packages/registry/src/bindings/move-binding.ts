@@ -77,9 +77,9 @@ export function withholdPermissions(
   }
   const rank = (access: Permissions["filesystem"]) => FILESYSTEM_ACCESS.indexOf(access);
   if (rank(to.filesystem) > rank(from.filesystem)) {
-    const limits = rank(narrowed.filesystem ?? to.filesystem) <= rank(from.filesystem);
-    (limits ? limited : withheld).push("filesystem");
-    if (!limits) narrowed.filesystem = from.filesystem;
+    const is_limited = rank(narrowed.filesystem ?? to.filesystem) <= rank(from.filesystem);
+    (is_limited ? limited : withheld).push("filesystem");
+    if (!is_limited) narrowed.filesystem = from.filesystem;
   }
   const isKnown = (scope: Permissions["gateway_api_scopes"][number]) =>
     from.gateway_api_scopes.includes(scope);
@@ -87,17 +87,17 @@ export function withholdPermissions(
     const scopes = to.gateway_api_scopes.filter(
       (scope) => narrowed.gateway_api_scopes?.includes(scope) ?? true,
     );
-    const limits = scopes.every(isKnown);
-    (limits ? limited : withheld).push("gateway_api_scopes");
-    if (!limits) narrowed.gateway_api_scopes = scopes.filter(isKnown);
+    const is_limited = scopes.every(isKnown);
+    (is_limited ? limited : withheld).push("gateway_api_scopes");
+    if (!is_limited) narrowed.gateway_api_scopes = scopes.filter(isKnown);
   }
   const domains = withholdDomains(policy, from, to, set);
-  if (domains !== null) (domains.limits ? limited : withheld).push("allowed_domains");
+  if (domains !== null) (domains.is_limited ? limited : withheld).push("allowed_domains");
   return {
     policy: {
       ...policy,
       ...(Object.keys(narrowed).length === 0 ? {} : { permissions: narrowed }),
-      ...(domains === null || domains.limits ? {} : { allowed_domains: domains.known }),
+      ...(domains === null || domains.is_limited ? {} : { allowed_domains: domains.known }),
     },
     withheld,
     limited,
@@ -106,28 +106,28 @@ export function withholdPermissions(
 
 /**
  * Returns the domains that the policy must list so that the new version reaches no others, and whether the policy's own
- * list already has this effect. Null if the new version requests no further domains, or if the change itself allows
- * them.
+ * list already limits the version to them. Null if the new version requests no further domains, or if the change itself
+ * allows them.
  */
 function withholdDomains(
   { allowed_domains: policy_domains }: BindingPolicy,
   from: Permissions,
   to: Permissions,
   set: BindingPolicy,
-): { known: string[]; limits: boolean } | null {
+): { known: string[]; is_limited: boolean } | null {
   if (from.network !== "egress" || to.network !== "egress") return null;
   const known = from.allowed_domains ?? [];
   const isKnown = (domain: string) => known.some((wide) => covers(wide, domain));
   // A version that no longer lists its domains would get those that the gateway allows by default.
-  const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
-  if (!unbounded && (to.allowed_domains ?? []).every(isKnown)) return null;
-  if (policy_domains === undefined) return { known, limits: false };
+  const loses_its_list = from.allowed_domains !== undefined && to.allowed_domains === undefined;
+  if (!loses_its_list && (to.allowed_domains ?? []).every(isKnown)) return null;
+  if (policy_domains === undefined) return { known, is_limited: false };
   // The old version listed no domains, so the list of the policy was its only limit, and it still applies.
   if (from.allowed_domains === undefined) return null;
   const common =
     intersect({ allowed_domains: policy_domains }, { allowed_domains: known }).allowed_domains ?? [];
-  const limits = normalizeDomains(policy_domains).every((domain) => common.includes(domain));
-  return !limits && set.allowed_domains !== undefined ? null : { known: [...common], limits };
+  const is_limited = normalizeDomains(policy_domains).every((domain) => common.includes(domain));
+  return !is_limited && set.allowed_domains !== undefined ? null : { known: [...common], is_limited };
 }
 
 function pickSlots(secrets: Record<string, string>, slots: readonly string[]): Record<string, string> {

@@ -42,8 +42,8 @@ export interface NameAuthority {
 }
 
 /**
- * A user who removes a server that an admin has named could bind it again under a name that no policy mentions, and the
- * name would be free for another server.
+ * A user who removes a server that an admin has named could bind it again under a name that no policy mentions. The old
+ * name, which policies may trust, would be free for another server.
  */
 export function requireRemovable(caller: Caller, { binding, package: pack }: BoundPackage): void {
   if (!isServer(pack) || !isNamed(binding) || hasRole(caller.role, "admin")) return;
@@ -191,8 +191,8 @@ function equalsIgnoringCase(a: string, b: string): boolean {
 }
 
 /**
- * Patterns that favour the tools they match: by a lower risk, or by the permission of a role or channel. A pattern that
- * begins with `*` or `mcp_*` is for tools of any server and favours none of them.
+ * Patterns that give the matching tools more trust: a lower risk, or the permission of a role or channel. A pattern that
+ * begins with `*` or `mcp_*` matches tools of any server and gives no server more trust than another.
  */
 function listTrustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>

@@ -61,13 +61,16 @@ export interface PlannedMove extends PlannedChange {
   before: Binding;
 }
 
-/** Settings that a change sets, by export id. */
+/** The settings that a change sets, keyed by export id. */
 type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "secrets" | "policy">>>;
 
 interface PatchOptions {
   /** True for a rollback: the settings are those that this version had before. */
   is_rollback?: boolean;
-  /** The body contains only what was chosen for this version, so a value that the binding already has is kept. */
+  /**
+   * The body contains only values that were chosen for this version, so a value counts as chosen even if the binding
+   * already has it.
+   */
   restates?: boolean;
   /** The version gets the permissions that only it requests. */
   grants?: boolean;
@@ -123,11 +126,11 @@ export function createBindingPlanner(
     const checked = await findExport(packages, scope.org_id, body);
     if (!hasRole(caller.role, "admin")) await requireSourceOfOrg(scope, checked.package);
     await signed.require(caller, null, checked.package);
-    const of_export = (await listInScope(scope, body.package_id)).filter(
+    const same_export = (await listInScope(scope, body.package_id)).filter(
       ({ export_id }) => export_id === body.export_id,
     );
-    const replaced = of_export.filter(isEndedShare);
-    const other_versions = of_export.filter(
+    const replaced = same_export.filter(isEndedShare);
+    const other_versions = same_export.filter(
       (binding) => !isEndedShare(binding) && binding.package_version !== body.package_version,
     );
     const { config, secrets, policy, package_version } = body;
@@ -474,6 +477,6 @@ function severalVersionsError(bindings: readonly Binding[]): BackplaneError {
 
 /** A move that would make an active binding inactive is refused. */
 function missingSecretsError(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
-  const message = `version ${package_version} needs a secret for this slot, and the change names none; the binding stays on ${before.package_version}`;
+  const message = `version ${package_version} needs a secret for this slot, and the request does not set one; the binding stays on ${before.package_version}`;
   return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
 }

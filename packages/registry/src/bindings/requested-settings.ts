@@ -22,8 +22,8 @@ export interface RequestedSettings extends Settings {
 }
 
 /**
- * `carried` are the settings that the binding keeps if the patch sets none. With `restates`, equal values of the patch
- * are chosen, too: because the version stays the same, or because the patch contains nothing else.
+ * `carried` are the settings that the binding keeps if the patch sets none. With `restates`, values of the patch that
+ * equal the current ones count as chosen as well: the version stays the same, or the patch contains only chosen values.
  */
 export function resolveSettings(
   before: Settings,
@@ -44,8 +44,8 @@ export function resolveSettings(
 }
 
 /**
- * Replaces the fields that are equal before and after by the carried ones, and drops those that are not carried. A list
- * is one value.
+ * Replaces each requested field that equals the old one with the carried field, or drops it if none is carried. A list
+ * is compared as one value.
  */
 function replaceUnchanged(requested: object, before: object, carried: object): JsonObject {
   const [old, kept] = [before as JsonObject, carried as JsonObject];

@@ -291,7 +291,7 @@ function nothingToRollBackError(package_id: string, bindings: readonly Binding[]
   const done = bindings.filter(({ previous }) => previous !== undefined);
   if (done.length > 0) return alreadyRolledBackError(done);
   return new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded in this scope.`, {
-    fix: "backplane binding list",
+    fix: "List the bindings with `backplane binding list`.",
   });
 }
 

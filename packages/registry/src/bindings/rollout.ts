@@ -74,7 +74,7 @@ function assignBucket(key: string, export_id: string): number {
   return (hash32(`${export_id}\n${key}`) % 10_000) / 100;
 }
 
-/** FNV-1a with a final mix, so that keys which differ only in their last character spread evenly too. */
+/** FNV-1a with a final mix, so that keys that differ only in their last character spread evenly as well. */
 function hash32(text: string): number {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);

@@ -32,7 +32,9 @@ export function createUpgradeCandidates(
       );
       if (older.length > 0) return older;
       const message = `No binding of ${package_id} in this scope uses a version other than ${version}.`;
-      throw new BackplaneError("binding.not_found", message, { fix: "backplane binding list" });
+      throw new BackplaneError("binding.not_found", message, {
+        fix: "List the bindings with `backplane binding list`.",
+      });
     },
     async planMove(caller, binding, { version }) {
       const { package: from } = await findExport(deps.store.packages, binding.scope.org_id, binding);

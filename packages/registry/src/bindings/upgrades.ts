@@ -61,7 +61,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
     const existing = await planner.listInScope(scope, package_id);
     if (existing.length === 0)
       throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
-        fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
+        fix: "Bind it first: backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings",
       });
     requireKnownSettings(body, existing);
     const shares = existing.filter(({ share_of }) => share_of !== undefined);
@@ -193,7 +193,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
 
   async function findPermissionsToHold(moves: readonly PlannedMove[]): Promise<string[]> {
     const withheld = moves.flatMap(({ row }) => row.previous?.permissions_held ?? []);
-    const of_tools = await Promise.all(
+    const requested_by_tools = await Promise.all(
       moves
         .filter(({ before }) => before.export_id === WHOLE_PACKAGE)
         .map(async ({ before, checked }) => {
@@ -201,7 +201,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
           return findNewToolPermissions(from.package, checked.package);
         }),
     );
-    return [...new Set([...withheld, ...of_tools.flat()])];
+    return [...new Set([...withheld, ...requested_by_tools.flat()])];
   }
 
   /** Records the request in the bindings. Their version stays in use until an admin approves the upgrade. */
@@ -250,7 +250,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
   return { upgrade };
 }
 
-/** A setting that matches nothing would be dropped silently, a stricter policy included. */
+/** Refuses settings for unknown exports. Otherwise a setting, such as a stricter policy, would be dropped silently. */
 function requireKnownSettings(
   { bindings = {}, percent = 100, trial }: BindingUpgrade,
   existing: readonly Binding[],
@@ -287,7 +287,7 @@ function requireNoOtherRollout(shares: readonly Binding[], package_version: stri
   );
   if (other_share === undefined) return;
   const { binding_id, package_id, package_version: version, rollout } = other_share;
-  const message = `${package_id} ${version} has ${rollout.traffic_percent} % of the calls in a rollout.`;
+  const message = `${package_id} ${version} gets ${rollout.traffic_percent}% of the calls in a rollout.`;
   throw new BackplaneError("binding.conflict", message, {
     details: { bindings: [binding_id] },
     fix: `Finish it with backplane plugin upgrade ${package_id}@${version}, or end it with backplane plugin rollback ${package_id}.`,

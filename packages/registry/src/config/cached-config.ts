@@ -11,7 +11,7 @@ import type { LiveConfig } from "./live-config.ts";
 const FRESH_MS = 250;
 
 interface CachedOrg {
-  at: number;
+  read_at: number;
   all: Promise<ConfigRow[]>;
   prefixes: Map<string, Promise<ConfigRow[]>>;
 }
@@ -24,13 +24,13 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
   const readOrg = (org_id: string): CachedOrg => {
     const now = clock.monotonic();
     const cached = orgs.get(org_id);
-    if (cached !== undefined && now - cached.at < FRESH_MS) return cached;
+    if (cached !== undefined && now - cached.read_at < FRESH_MS) return cached;
     const all = live.rows(org_id, "").catch((error: unknown) => {
-      // A turn continues with the values that were read last while the store is unavailable.
+      // While the store is unavailable, a turn continues with the last values that were read.
       if (cached === undefined || codeOf(error) !== "store.unavailable") throw error;
       return cached.all;
     });
-    const read: CachedOrg = { at: now, all, prefixes: new Map([["", all]]) };
+    const read: CachedOrg = { read_at: now, all, prefixes: new Map([["", all]]) };
     orgs.set(org_id, read);
     all.catch(() => {
       if (orgs.get(org_id) === read) orgs.delete(org_id);

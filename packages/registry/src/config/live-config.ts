@@ -95,7 +95,7 @@ function prefixMatchHint(key: string): string {
 function checkChange(set: [string, Json][], unset: readonly string[]): void {
   const max = CONFIG_LIMITS.keys_per_write;
   if (set.length + unset.length > max) {
-    throw limitError(`One write takes at most ${max} keys.`, "keys_per_write", max);
+    throw limitError(`One write may change at most ${max} keys.`, "keys_per_write", max);
   }
   for (const [key, value] of set) {
     if (!isConfigKey(key)) throw invalidKeyError(key);
@@ -110,7 +110,7 @@ function checkChange(set: [string, Json][], unset: readonly string[]): void {
 }
 
 function invalidKeyError(key: string): BackplaneError {
-  const message = `${JSON.stringify(key.slice(0, 64))} is not a configuration key: write dotted segments of letters, digits, _ and -`;
+  const message = `${JSON.stringify(key.slice(0, 64))} is not a configuration key. Write dotted segments of letters, digits, _ and -.`;
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path: "key", message }] } });
 }
 

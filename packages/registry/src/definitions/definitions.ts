@@ -1,7 +1,7 @@
 /**
- * Queries the running process behind a described binding for its tools and stores the result. The stored definitions
- * make tools available immediately after a restart and reveal changed definitions. If a request fails, the error is
- * recorded. The definitions of the same package then stay, unless a plugin that it depends on is not loaded.
+ * Asks the process behind a binding for its tools and stores the answer. The stored definitions make tools available
+ * immediately after a restart and reveal changed definitions. If a request fails, the error is recorded. The stored
+ * definitions of the same package are then kept, unless a plugin that it depends on is not loaded.
  */
 
 import {
@@ -198,7 +198,7 @@ export function createDefinitions({
     if (isSelfDescribing(bound.package.manifest.runtime.protocol)) return bound;
     throw new BackplaneError(
       "request.invalid",
-      `The package of ${id} lists its exports in its manifest, so its tools are not described.`,
+      `The package of ${id} lists its exports in its manifest, so no definitions are stored for its tools.`,
       {
         fix: "Read them from the package: backplane plugin info PACKAGE",
       },
@@ -272,7 +272,7 @@ export function createDefinitions({
           prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
         );
       } catch (error) {
-        // The binding was removed meanwhile, or the store is unavailable, which the caller learns from its own
+        // Either the binding has been removed, or the store is unavailable, which the caller learns from its own
         // request.
         if (codeOf(error) !== "binding.not_found")
           deps.log.warn({ err: error }, "definitions could not be stored");
@@ -309,7 +309,7 @@ function definitionsChangedError(): BackplaneError {
   );
 }
 
-/** Checks a description that comes from outside. A schema that cannot be compiled makes only its own tool unusable. */
+/** Checks a description from another process. A schema that cannot be compiled makes only its own tool unusable. */
 async function checkDescription(
   { schemas, clock }: Pick<KernelDeps, "schemas" | "clock">,
   description: Description,

@@ -50,8 +50,8 @@ export async function createProcessRequest(
 }
 
 /**
- * Sends a request with the secrets of the binding, and again when the server refuses its token and there is a newer
- * one.
+ * Sends a request with the secrets of the binding, and sends it again if the server refuses the token and there is a
+ * newer one.
  */
 export async function sendProcessRequest<T>(
   tokens: Pick<SignInTokens, "sendWithSecrets">,

@@ -1,7 +1,7 @@
 /**
- * Bindings of described packages, with the described tools in place of the empty list of the manifest. The door
- * reads bindings through here for every call, so results are cached per stored row and returned without a promise
- * when the store has them in memory (benchmarks http.invoke, mcp.http-call).
+ * Bindings of packages that describe themselves, with the described tools in place of the manifest's empty list. The
+ * door reads bindings through this source for every call, so results are cached per stored row and returned without a
+ * promise when the store has them in memory (benchmarks http.invoke, mcp.http-call).
  */
 
 import { type Definitions, isSelfDescribing, type MaybePromise, mapMaybe } from "@backplane/contract";

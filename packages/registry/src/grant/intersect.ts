@@ -1,6 +1,6 @@
 /**
- * Intersects grant levels (grant.narrow). The result is never wider than any of them, whatever their order. A field
- * that a level leaves out does not narrow.
+ * Intersects grant levels (grant.narrow). The result is never wider than any of them, whatever their order. A level does
+ * not narrow a field that it leaves out.
  */
 
 import {

@@ -82,7 +82,10 @@ export async function importParts(
     }
     if (strict || parts.length === 0) requireComplete(left_out, opened);
     if (parts.length === 0)
-      throw new BackplaneError("package.invalid", `${describeSource(opened)} has no server and no skill.`);
+      throw new BackplaneError(
+        "package.invalid",
+        `${describeSource(opened)} contains neither a server nor a skill.`,
+      );
     // If a part was left out during the import, its dependencies may be unknown, so this check is skipped.
     if (left_out.length === opened.left_out.length) opened.assertAllowedFound();
   } catch (error) {
@@ -110,9 +113,9 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const message = `${package_id} ${version} is already installed with different content.`;
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
-  const same_slots = slots(existing) === slots(draft);
+  const has_same_slots = slots(existing) === slots(draft);
   const mark = BUILT_MARKS.find(([text]) => draft.manifest.source.includes(text));
-  const difference = !same_slots ? "different secret slots" : (mark?.[1] ?? "different dependencies");
+  const difference = !has_same_slots ? "different secret slots" : (mark?.[1] ?? "different dependencies");
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${difference}.`, {
     details,
     fix:
@@ -149,8 +152,8 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
  * an Agent Plugin.
  */
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
-  const single = parts.length === 1 && kind !== "agent_plugin";
-  if (single || part.kind === "package" || !isPartError(thrown)) throw thrown;
+  const is_only_part = parts.length === 1 && kind !== "agent_plugin";
+  if (is_only_part || part.kind === "package" || !isPartError(thrown)) throw thrown;
   return toLeftOut(part.kind, part.name, thrown);
 }
 

@@ -329,7 +329,7 @@ export function createInstallations({
 function requireNoCode({ allow_scripts, allow_builds }: InstallationSettings): void {
   const setting = Object.keys(definedFields({ allow_scripts, allow_builds }))[0];
   if (setting === undefined) return;
-  const message = `${setting} runs code of the source, and a dry run runs no code.`;
+  const message = `${setting} runs code from the source, and a dry run must not run any code.`;
   throw new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${setting}`, message }] },
     fix: "Leave it out, or install the source without a dry run.",
@@ -375,7 +375,7 @@ function requirePackages({ kind }: OpenedSource): void {
     "package.source_invalid",
     "The source is a kernel plugin, which extends the gateway itself.",
     {
-      fix: "Install it as one: backplane plugin install FOLDER or npm:NAME, or POST /api/plugins/install",
+      fix: "Install it as a kernel plugin: backplane plugin install FOLDER or npm:NAME, or POST /api/plugins/install",
     },
   );
 }

@@ -1,4 +1,4 @@
-/** Decides who may install from a kind of source, and look there for versions. */
+/** Decides who may install from a kind of source, and who may look up its versions. */
 import { BackplaneError } from "@backplane/contract";
 import type { Caller, InstallationSource } from "@backplane/ports";
 

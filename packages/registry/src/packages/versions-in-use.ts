@@ -3,7 +3,7 @@ import { type Binding, compareVersions } from "@backplane/contract";
 import type { PageOf } from "@backplane/ports";
 
 export function listVersionsInUse(bindings: readonly Binding[], package_id: string): string[] {
-  // A share that remains after a rolled back rollout gets no calls.
+  // A share that remains after a rolled-back rollout gets no calls.
   const package_bindings = bindings.filter(
     (binding) =>
       binding.package_id === package_id &&

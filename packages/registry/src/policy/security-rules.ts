@@ -1,7 +1,7 @@
 /**
  * Security rules of tools and of the policy (instr.security-rules). A rule denies a call or raises its risk; it cannot
- * allow a call. Conditions are compiled to the same schemas that check input, negated: the schema describes inputs that
- * do not match the rule, so an input that cannot be decided matches.
+ * allow a call. The conditions of a rule are compiled to a JSON Schema of the inputs that do not match it. An input that
+ * the schema check cannot decide therefore counts as a match.
  */
 
 import {
@@ -44,7 +44,7 @@ export async function compileRules(
     try {
       compiled.push(await compileRule(rule, `the policy's rule ${rule.id ?? n + 1}`, schemas));
     } catch (error) {
-      const message = `rule ${rule.id ?? n + 1}: ${error instanceof Error ? error.message : String(error)}`;
+      const message = `Rule ${rule.id ?? n + 1} is invalid: ${error instanceof Error ? error.message : String(error)}`;
       throw new BackplaneError("request.invalid", message, {
         details: { issues: [{ path: `body.rules.${n}`, message }] },
       });

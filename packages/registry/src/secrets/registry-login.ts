@@ -31,7 +31,7 @@ export function readRegistryLogin(
     const colon = value.indexOf(":");
     if (colon < 0)
       throw new BackplaneError("registry.denied", `The value of secret ${name} is not USER:PASSWORD.`, {
-        fix: `backplane secret set ${name}, with the value USER:PASSWORD`,
+        fix: `Store it again with \`backplane secret set ${name}\`, with the value USER:PASSWORD.`,
       });
     return { username: value.slice(0, colon), password: value.slice(colon + 1) };
   }

@@ -1,7 +1,7 @@
 /**
  * Seals secrets, configuration values and sign-ins again under the newest master key, in small transactions. Each row
- * records the key that sealed it, so an interrupted run can be started again, and a value that is written meanwhile is
- * never overwritten.
+ * records the key that sealed it, so an interrupted run can be started again, and a value that is written at the same
+ * time is never overwritten.
  */
 
 import type { SecretKeyRotation } from "@backplane/contract";

@@ -66,9 +66,9 @@ export function createTrustedKeys(deps: KernelDeps): Kernel["trusted_keys"] {
     list: ({ scope }, page) => store.trusted_keys.list(scope.org_id, page),
     async trust(caller, { public_key, ...body }) {
       requireKeyAdmin(caller, "trust a signing key");
-      const public_object = readPublicKey(public_key);
-      const key_id = signingKeyId(public_object);
-      const pem = public_object.export({ type: "spki", format: "pem" }) as string;
+      const key_object = readPublicKey(public_key);
+      const key_id = signingKeyId(key_object);
+      const pem = key_object.export({ type: "spki", format: "pem" }) as string;
       // Another request may create or change the key after it was read.
       for (;;) {
         const known = await store.trusted_keys.findByKeyId(caller.scope.org_id, key_id);
@@ -102,7 +102,7 @@ export function createTrustedKeys(deps: KernelDeps): Kernel["trusted_keys"] {
   };
 }
 
-/** Fields that are left out stay as they are, so a renewal without `packages` does not extend the trust to all packages. */
+/** Omitted fields keep their values, so a renewal without `packages` does not extend the trust to all packages. */
 function applyBody(
   known: Omit<Trust, "name">,
   {
@@ -115,7 +115,7 @@ function applyBody(
   return { name, packages: [...packages], not_before, not_after };
 }
 
-/** Null if the key stays as it is. */
+/** Null if nothing changes. */
 function findChanges(key: TrustedKey, trust: Trust): JsonObject | null {
   const changed = (["name", "packages", "not_before", "not_after"] as const).filter(
     (field) => canonicalJson(key[field]) !== canonicalJson(trust[field]),

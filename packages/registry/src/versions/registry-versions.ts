@@ -1,6 +1,7 @@
 /**
- * The newest version of a package in an OCI registry: its highest version tag, or what its own tag refers to now if
- * that is not a version. Reads only lists of tags and manifests, never the files of a package.
+ * The newest version of a package in an OCI registry: the highest version tag or, for a package that was installed by a
+ * tag such as `latest`, the version that the tag refers to now. Reads only lists of tags and manifests, never the files
+ * of a package.
  */
 import { compareVersions, type Package } from "@backplane/contract";
 import { VersionSchema } from "@backplane/contract/schema";
@@ -19,7 +20,7 @@ export function createRegistryVersions(
   return async (caller, pack, operation) => {
     const installed = pack.oci?.reference ?? null;
     if (installed === null)
-      return unknownVersion(`A layout does not list the available versions. ${UPGRADE_HINT}`);
+      return unknownVersion(`An OCI image layout does not list the available versions. ${UPGRADE_HINT}`);
     requireSourceAccess(caller, "oci");
     const options = { operation, registryLogin: readRegistryLogin(deps, caller) };
     const { repository, tag, pinned } = splitReference(installed);
@@ -52,7 +53,7 @@ export function createRegistryVersions(
   };
 }
 
-/** Pre-releases are only for those who already use one. */
+/** Offers a pre-release only if the package in use is a pre-release. */
 function selectNewestTag(
   tags: readonly string[],
   { version }: Package,

@@ -1,5 +1,5 @@
 /**
- * The activity of one folder for one reader. A reader that is too slow loses the oldest items and gets their number.
+ * The activity of one folder for one reader. A reader that is too slow loses the oldest items and is told how many.
  */
 import type { WorkspaceActivity } from "@backplane/contract";
 import type { Runner } from "@backplane/ports";

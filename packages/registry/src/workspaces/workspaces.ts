@@ -72,7 +72,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     await requireFolders().write([...trusted.values()]);
   }
 
-  /** `reviewed` is the digest that the operator approved; the files may have changed while the change was queued. */
+  /** `reviewed` is the digest that the operator approved; the files may have changed while the load was queued. */
   async function load(
     folder: TrustedFolder,
     caller: Caller,

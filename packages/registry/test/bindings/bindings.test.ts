@@ -70,7 +70,7 @@ verifies("bind.record", "stores package, export, scope, config and policy of a n
 
 verifies(
   "bind.config",
-  "checks the config at create, patch and validate, and lists unbound slots",
+  "checks the config when a binding is created, patched or validated, and lists unbound slots",
   async () => {
     const fixture = await createTestKernel();
     await expect(fixture.bind(jira, { config: { max_results: 99 } }, schemas)).rejects.toMatchObject({
@@ -161,7 +161,7 @@ verifies(
   },
 );
 
-test("applies all racing patches without If-Match and refuses those with a stale one", async () => {
+test("applies all concurrent patches without a generation and refuses a patch with a stale one", async () => {
   const fixture = await createTestKernel();
   const bound = await fixture.bind(manifest([toolExport("echo")]));
   const id = bound.binding_id;

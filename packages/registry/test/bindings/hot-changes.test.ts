@@ -24,8 +24,11 @@ async function install(fixture: TestKernel, version: string, exports = [TOOL]) {
   return source;
 }
 
-/** Makes the probe of a version throw its entry in `failures`, if any. Returns the probed requests. */
-function failWith(fixture: TestKernel, failures: Record<string, ErrorCode | null>): DescribeRequest[] {
+/**
+ * Makes the probe of a version throw its entry in `failures`, if any. Returns the list to which each probe adds its
+ * request.
+ */
+function failProbes(fixture: TestKernel, failures: Record<string, ErrorCode | null>): DescribeRequest[] {
   const probed: DescribeRequest[] = [];
   fixture.runner.probe = async (request) => {
     probed.push(request);
@@ -77,7 +80,7 @@ verifies(
 
 verifies("bind.hot", "keeps the version in use when the next one fails its handshake", async () => {
   const { fixture, bound, patch } = await createBoundKernel();
-  const probed = failWith(fixture, { "0.2.0": "handshake_failed", "0.3.0": null });
+  const probed = failProbes(fixture, { "0.2.0": "handshake_failed", "0.3.0": null });
   const source = await install(fixture, "0.2.0");
   const { package_id, export_id } = bound;
   const { bindings, installations, packages } = fixture.kernel;
@@ -108,7 +111,7 @@ verifies("bind.hot", "keeps the version in use when the next one fails its hands
 
 test("starts a version once for all its exports, and not for a rollback or a change without a new version", async () => {
   const { fixture, bound, patch } = await createBoundKernel();
-  const probed = failWith(fixture, {});
+  const probed = failProbes(fixture, {});
   const both = [TOOL, toolExport("wave")];
   await install(fixture, "0.2.0", both);
   await patch({ config: { team: "ops" } });
@@ -122,7 +125,7 @@ test("starts a version once for all its exports, and not for a rollback or a cha
   await install(fixture, "0.3.0", both);
   await fixture.kernel.bindings.upgrade(admin, { package_id: bound.package_id, package_version: "0.3.0" });
   expect(probed.map((request) => request.package.version)).toEqual(["0.2.0", "0.3.0"]);
-  failWith(fixture, { "0.2.0": "crashed" });
+  failProbes(fixture, { "0.2.0": "crashed" });
   expect(await fixture.kernel.bindings.rollback(admin, bound.binding_id)).toMatchObject({
     package_version: "0.2.0",
   });
@@ -135,7 +138,7 @@ test("upgrades a disabled binding, and a binding that the host currently cannot 
     ["active", "slow_start"],
   ] as const) {
     const { fixture, bound } = await createBoundKernel(status);
-    failWith(fixture, { "0.2.0": code });
+    failProbes(fixture, { "0.2.0": code });
     await install(fixture, "0.2.0");
     const next = { package_id: bound.package_id, package_version: "0.2.0" };
     expect(await fixture.kernel.bindings.upgrade(admin, next)).toMatchObject([{ package_version: "0.2.0" }]);

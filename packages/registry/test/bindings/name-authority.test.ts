@@ -42,7 +42,7 @@ verifies("server.names", "lets only an admin set or change the name of a server"
   const named = (name: string) => ({ config: { name } });
   await expect(bindAs(fixture, user, server("acme/filer"), named("other"))).rejects.toMatchObject(DENIED);
   const { binding_id } = await bindAs(fixture, user, server("acme/filer"));
-  // With a name of its own a server no longer repeats that name in the names of its tools.
+  // A server whose name is set no longer repeats it in the names of its tools, so setting the default name renames them.
   for (const name of ["renamed", "filer"])
     await expect(bindings.patch(user, binding_id, named(name), undefined)).rejects.toMatchObject(DENIED);
   await bindings.patch(admin, binding_id, named("renamed"), undefined);
@@ -219,7 +219,7 @@ verifies("server.names", "lets only an admin remove a server that an admin has n
   await bindings.remove(user, unnamed.binding_id);
 });
 
-test("does not remove a server for a user while an admin names it", async () => {
+test("lets either a user remove a server or an admin name it at the same time, not both", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
   for (let round = 0; round < 5; round++) {

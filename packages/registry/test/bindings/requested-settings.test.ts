@@ -76,18 +76,22 @@ describe("a request with a new version and the whole old policy", () => {
     expect(changed.policy.permissions).toEqual({ network: "egress" });
   });
 
-  verifies("upgrade.moves", "drops trust, and keeps it if the request changes it", async () => {
-    const { bound, move } = await createMovableKernel({ settings: { policy: TRUSTED } });
-    const moved = await move({ policy: { ...bound.policy, timeout_ms: 9_000 } });
-    expect(moved).toMatchObject({
-      class_lowered_by: null,
-      previous: { trust_dropped: ["host_target", "class"] },
-    });
-    expect(moved.policy).toEqual({ timeout_ms: 9_000 });
-    const untrusted = await createMovableKernel({ settings: { policy: { timeout_ms: 5_000 } } });
-    const trusted = await untrusted.move({ policy: { timeout_ms: 5_000, ...TRUSTED } });
-    expect(trusted).toMatchObject({ policy: TRUSTED, class_lowered_by: "admin" });
-  });
+  verifies(
+    "upgrade.moves",
+    "drops trust in the old version, and keeps trust that the request adds",
+    async () => {
+      const { bound, move } = await createMovableKernel({ settings: { policy: TRUSTED } });
+      const moved = await move({ policy: { ...bound.policy, timeout_ms: 9_000 } });
+      expect(moved).toMatchObject({
+        class_lowered_by: null,
+        previous: { trust_dropped: ["host_target", "class"] },
+      });
+      expect(moved.policy).toEqual({ timeout_ms: 9_000 });
+      const untrusted = await createMovableKernel({ settings: { policy: { timeout_ms: 5_000 } } });
+      const trusted = await untrusted.move({ policy: { timeout_ms: 5_000, ...TRUSTED } });
+      expect(trusted).toMatchObject({ policy: TRUSTED, class_lowered_by: "admin" });
+    },
+  );
 
   verifies("upgrade.moves", "drops approval = never if the new version can do more", async () => {
     const { bound, move } = await createMovableKernel({
@@ -120,7 +124,7 @@ describe("a request with a new version and changes", () => {
     expect(moved.policy).toEqual({ class: "worker" });
   });
 
-  verifies("upgrade.moves", "refuses a user what an admin may grant again", async () => {
+  verifies("upgrade.moves", "does not let a user grant again what an admin may grant", async () => {
     const { move } = await createMovableKernel({ to: egress("b.example"), settings: { policy: TRUSTED } });
     await expect(move({ changes: { policy: { host_target: true } } }, user)).rejects.toMatchObject({
       code: "policy.denied",
@@ -163,7 +167,7 @@ test("changes single settings and keeps the others", async () => {
 
 verifies(
   "upgrade.moves",
-  "does not let a user remove a limit of either binding of a rollout by a change of it",
+  "does not let a user remove a limit of either binding of a rollout by changing the binding",
   async () => {
     const { fixture, bound, move } = await createMovableKernel({ to: egress("b.example") });
     const { bindings } = fixture.kernel;

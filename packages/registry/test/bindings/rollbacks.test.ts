@@ -132,7 +132,7 @@ verifies("upgrade.moves", "rolls back only the bindings of the requested scope",
 
 verifies(
   "bind.rollout",
-  "ends a rollout for all bindings of a package, and then rolls nothing back",
+  "ends a rollout for all bindings of a package, and then has nothing left to roll back",
   async () => {
     const { fixture } = await createBoundKernel();
     await upgrade(fixture, "0.2.0", { percent: 50 });
@@ -143,14 +143,14 @@ verifies(
   },
 );
 
-verifies("bind.rollout", "gives a share of an older version its part of the calls", async () => {
+verifies("bind.rollout", "sends calls to a share even if its version is older", async () => {
   const { fixture } = await createBoundKernel();
   await upgrade(fixture, "0.2.0");
   await upgrade(fixture, "0.1.0", { percent: 99.99 });
   expect(await greet(fixture)).toMatchObject({ package_version: "0.1.0" });
 });
 
-verifies("bind.rollout", "disables and enables the shares of a binding with it", async () => {
+verifies("bind.rollout", "disables and enables the shares of a binding together with it", async () => {
   const { fixture, bound } = await createBoundKernel();
   await upgrade(fixture, "0.2.0", { percent: 99.99 });
   const setStatus = (status: "active" | "disabled") =>
@@ -194,7 +194,7 @@ verifies(
   },
 );
 
-test("does not start a rollout with settings that changed meanwhile", async () => {
+test("does not start a rollout if the settings change while the new version starts", async () => {
   const { fixture, bound } = await createBoundKernel();
   // The change is stored while the upgrade starts the new version.
   fixture.runner.probe = async () => {
@@ -210,7 +210,7 @@ test("does not start a rollout with settings that changed meanwhile", async () =
 
 verifies(
   "bind.rollout",
-  "removes the shares of a binding with it, so that no call goes to a share alone",
+  "removes the shares of a binding together with it, so that no call goes to a share alone",
   async () => {
     const { fixture, bound } = await createBoundKernel();
     await upgrade(fixture, "0.2.0", { percent: 50 });
@@ -241,12 +241,12 @@ verifies("bind.rollout", "binds another version after a rollout was rolled back"
     await upgrade(fixture, "0.2.0", { percent: 50 });
     await rollBack(fixture);
     await bindNext(fixture, bound);
-    const of_greet = (await listBindings(fixture)).filter(({ export_id }) => export_id === "greet");
-    expect(of_greet).toMatchObject([{ binding_id: bound.binding_id, package_version: "0.2.0" }]);
+    const greet_bindings = (await listBindings(fixture)).filter(({ export_id }) => export_id === "greet");
+    expect(greet_bindings).toMatchObject([{ binding_id: bound.binding_id, package_version: "0.2.0" }]);
   }
 });
 
-test("refuses settings of an upgrade that match nothing", async () => {
+test("refuses upgrade settings for an unknown export, and a trial period for a share of the calls", async () => {
   const { fixture } = await createBoundKernel();
   const policy = { approval: "always" } as const;
   await expect(upgrade(fixture, "0.2.0", { bindings: { typo: { policy } } })).rejects.toMatchObject({

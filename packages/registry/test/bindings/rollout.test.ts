@@ -28,7 +28,8 @@ async function countCallsByVersion(
 
 const sessions = (count: number): InvokeBody[] =>
   Array.from({ length: count }, (_, i) => ({ export_id: "echo", session_id: `sess_${i}` }));
-const singles = (count: number): InvokeBody[] => Array.from({ length: count }, () => ({ export_id: "echo" }));
+const sessionless = (count: number): InvokeBody[] =>
+  Array.from({ length: count }, () => ({ export_id: "echo" }));
 
 verifies(
   "bind.rollout",
@@ -37,7 +38,7 @@ verifies(
     const fixture = await createTestKernel();
     const newest = await fixture.bind(packageVersion("2.0.0"), percent(25));
     const older = await fixture.bind(packageVersion("1.10.0"), percent(100));
-    // 25 % ± 2 over 10,000 sessions, two versions side by side.
+    // 25% ± 2% of 10,000 sessions, with two versions side by side.
     const split = await countCallsByVersion(fixture, sessions(10_000));
     expect(split["2.0.0"]).toBeGreaterThan(2_300);
     expect(split["2.0.0"]).toBeLessThan(2_700);
@@ -48,7 +49,7 @@ verifies(
       [...Array(20)].map(() => sessions(1)[0]!),
     );
     expect(Object.keys(again)).toHaveLength(1);
-    const without_session = await countCallsByVersion(fixture, singles(2_000));
+    const without_session = await countCallsByVersion(fixture, sessionless(2_000));
     expect(without_session["2.0.0"]).toBeGreaterThan(400);
     expect(without_session["2.0.0"]).toBeLessThan(600);
     // The org's binding gets its share of the remaining calls, and the rest are refused.

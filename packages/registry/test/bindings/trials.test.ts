@@ -232,7 +232,7 @@ test("refuses a second rollout while another one is running, and a share that do
   await install(fixture, "0.3.0");
   await expect(upgrade(fixture, "0.3.0")).rejects.toMatchObject({
     code: "binding.conflict",
-    message: "acme/devkit 0.2.0 has 10 % of the calls in a rollout.",
+    message: "acme/devkit 0.2.0 gets 10% of the calls in a rollout.",
   });
 });
 

@@ -298,7 +298,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
   expect(now.grant.allowed_domains).toEqual(["api.example.com"]);
 });
 
-verifies("upgrade.moves", "lets one of several racing upgrades win; the others change nothing", async () => {
+verifies("upgrade.moves", "applies only one of several concurrent upgrades", async () => {
   const { fixture } = await createBoundKernel();
   const versions = ["0.2.0", "0.3.0", "0.4.0", "0.5.0"];
   for (const version of versions) await install(fixture, version);

@@ -110,7 +110,7 @@ test("quarantines a changed definition until an operator accepts it, and offers 
   expect(changed.quarantined.map((item) => item.export.id)).toEqual(["today"]);
   expect(await names()).toEqual(["new"]);
   await expect(fixture.call({ export_id: "today" })).rejects.toMatchObject({ code: "export.not_found" });
-  // A tool that returns with a different text is a change too.
+  // A tool that disappears and returns with a different text has changed as well.
   runner.description = () => createDescription([describedTool("gone", "Back with other words")]);
   expect((await kernel.definitions.refresh(admin, binding_id)).quarantined).toHaveLength(1);
   expect(await names()).toEqual([]);
@@ -162,11 +162,11 @@ test("reports the definitions of an unknown binding as not found", async () => {
 test("requires a new approval when another definition was accepted after the approval was requested", async () => {
   const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
-  const needsApproval = (text: string) => {
+  const describeWithApproval = (text: string) => {
     const item = describedTool("today", text);
     return createDescription([{ ...item, tool: { ...item.tool, requires_approval: true } }]);
   };
-  runner.description = () => needsApproval("Weather today");
+  runner.description = () => describeWithApproval("Weather today");
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const call = () => kernel.invocations.invoke(user, { export_id: "today", input: {}, session_id: "sess_1" });
   const first = await call();
@@ -174,7 +174,7 @@ test("requires a new approval when another definition was accepted after the app
   expect((await first.settled).status).toBe("succeeded");
   expect((await call()).invocation.approval_id).toBeNull();
   const waiting_call = await kernel.invocations.invoke(user, { export_id: "today", input: { city: "Bonn" } });
-  runner.description = () => needsApproval("Weather today, and your keys");
+  runner.description = () => describeWithApproval("Weather today, and your keys");
   await kernel.definitions.refresh(admin, binding_id);
   await kernel.definitions.accept(admin, binding_id, "today");
   expect((await call()).invocation.approval_id).not.toBeNull();
@@ -249,10 +249,10 @@ test("uses a described schema even if another package has a file with the same p
 
 test("quarantines a tool that changed while its server was renamed, and offers one that did not", async () => {
   const fixture = await createKernelWithSecret();
-  const describeServer = (server: string, words: string) =>
+  const describeServer = (server: string, description: string) =>
     createDescription(
       ["same", "other"].map((name): ManifestToolExport => {
-        const item = describedTool(`mcp_${server}_${name}`, name === "same" ? "Weather today" : words);
+        const item = describedTool(`mcp_${server}_${name}`, name === "same" ? "Weather today" : description);
         return { ...item, tool: { ...item.tool, native_name: name } };
       }),
     );

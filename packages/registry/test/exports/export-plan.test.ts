@@ -20,7 +20,7 @@ function bound(
   };
 }
 
-test("plans again when the generation, the bytes or the definitions differ", async () => {
+test("creates a new plan when the generation, the bytes or the definitions differ", async () => {
   const plans = createPlans();
   const isolation = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).class;
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });

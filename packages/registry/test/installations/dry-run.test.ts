@@ -37,7 +37,7 @@ test("reports what an installation would store, and stores and starts nothing", 
   ]);
   const again = await installer.install(await packVersion("1.0.0"), { bind: true, dry_run: true });
   expect(again).toMatchObject({ packages: [{ created: false }] });
-  // What the installation would refuse, its dry run refuses too.
+  // A dry run refuses everything that the installation would refuse.
   const needs_secret = await packVersion("2.0.0", ["fresh"]);
   await expect(installer.install(needs_secret, { bind: true, dry_run: true })).rejects.toThrow(
     /needs a secret/,
@@ -51,7 +51,7 @@ test("reports what an installation would store, and stores and starts nothing", 
   expect(items.filter(({ action }) => action === "package.install")).toHaveLength(1);
 });
 
-test("does not start a server to read its tools", async () => {
+test("does not start a server in a dry run to read its tools", async () => {
   const installer = await createInstaller(await openSqlite());
   const source = mcpJson({ far: { url: "https://far.invalid/mcp" } });
   const dry_run = await installer.install(source, { dry_run: true });
@@ -67,12 +67,12 @@ test("does not start a server to read its tools", async () => {
 test.each([
   ["run install scripts", { allow_scripts: ["sqlite3"] }],
   ["build a package", { allow_builds: ["parser"] }],
-])("refuses to %s", async (_what, settings) => {
+])("refuses to %s in a dry run", async (_what, settings) => {
   const installer = await createInstaller(await openSqlite());
   const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
   await expect(installer.install(archive, { dry_run: true, ...settings })).rejects.toMatchObject({
     code: "request.invalid",
-    message: expect.stringContaining("a dry run runs no code"),
+    message: expect.stringContaining("a dry run must not run any code"),
   });
   await expectNothingStored(installer);
 });

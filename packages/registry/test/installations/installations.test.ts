@@ -38,17 +38,17 @@ describe.each([
     async () => {
       const installer = await createStoreInstaller();
       const { installations } = installer.fixture.kernel;
-      const cancel_moments: ((progress: ProgressReport) => boolean)[] = [
+      const cancel_conditions: ((progress: ProgressReport) => boolean)[] = [
         ({ step }) => step === "read",
         ({ step }) => step === "unpack",
         ({ step }) => step === "check",
         // Everything is imported; the rows are planned next.
         ({ unit, done, total }) => unit === "files" && done === total,
       ];
-      for (const isMoment of cancel_moments) {
+      for (const shouldCancel of cancel_conditions) {
         const stop = new AbortController();
         const report = (progress: ProgressReport) => {
-          if (isMoment(progress)) stop.abort();
+          if (shouldCancel(progress)) stop.abort();
         };
         const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
         const installing = installations.install(
@@ -225,7 +225,7 @@ describe.each([
     expect(await installer.bindings()).toHaveLength(4);
   });
 
-  test("two installations of the same source at the same time store it once", async () => {
+  test("stores a source once when it is installed several times at the same time", async () => {
     const installer = await createStoreInstaller();
     const folder = installer.folder("kit", kitFiles("1.0.0", { slots: [] }));
     const sources = await Promise.all(Array.from({ length: 4 }, () => packArchive(folder)));
@@ -276,7 +276,7 @@ describe.each([
     expect(moved).toMatchObject({ change: "moved", binding: { policy: { timeout_ms: 7_000 } } });
   });
 
-  test("leaves out an unusable server of an mcp.json; strict installs nothing", async () => {
+  test("leaves out an unusable server of an mcp.json, and installs nothing with strict", async () => {
     const installer = await createStoreInstaller();
     const source = mcpJson({
       far: { url: "https://far.invalid/mcp", headers: { Authorization: "Bearer hunter2" } },
@@ -436,7 +436,7 @@ test("describes a source without installing anything", async () => {
   await expectNothingStored(installer);
 });
 
-test("lists kernel plugins on inspection, and refuses to install them as packages with a fix", async () => {
+test("lists kernel plugins on inspection, and refuses to install them as packages", async () => {
   const installer = await createInstaller(await openSqlite());
   const manifest = {
     name: "acme-memory",

@@ -14,7 +14,7 @@ function createEntry(change: object = {}): MarketplaceEntry {
   return MarketplaceEntrySchema.parse({
     id: "devkit",
     name: "Devkit",
-    description: "Tools of developers.",
+    description: "Tools for developers.",
     status: "available",
     package: { package_id: "acme/devkit", version: "0.1.0", exports: [{ id: "greet", kind: "tool" }] },
     publisher: { name: "Acme" },

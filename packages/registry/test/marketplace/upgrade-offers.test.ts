@@ -1,6 +1,6 @@
 /**
- * An installation from the marketplace starts nothing, so it leaves a package that is bound already to an upgrade. The
- * card shows what that upgrade changes.
+ * An installation from the marketplace starts nothing, so the bindings of a package that is already bound are left to an
+ * upgrade. The card shows what that upgrade changes.
  */
 import type { InstallationSettings, MarketplaceEntry } from "@backplane/contract";
 import { MarketplaceEntrySchema } from "@backplane/contract/schema";
@@ -110,7 +110,7 @@ verifies(
 
 verifies(
   "api.marketplace",
-  "binds no export beside another one that is bound in another version",
+  "does not bind an export while another export of the package is bound in another version",
   async () => {
     const { fixture, publish, install, listBound } = await createMarketplaceKernel();
     await install({ bind: false });
@@ -126,19 +126,23 @@ verifies(
   },
 );
 
-verifies("api.marketplace", "moves no binding that another request has created meanwhile", async () => {
-  const { fixture, publish, install, listBound } = await createMarketplaceKernel();
-  await install();
-  publish("0.2.0");
-  const { bindings } = fixture.store;
-  const list = bindings.list.bind(bindings);
-  bindings.list = async () => {
-    bindings.list = list;
-    return { items: [], next: null };
-  };
-  expect((await install()).upgrade?.in_use).toEqual(["0.1.0"]);
-  expect(await listBound()).toEqual(["read@0.1.0", "write@0.1.0"]);
-});
+verifies(
+  "api.marketplace",
+  "does not move a binding that another request creates at the same time",
+  async () => {
+    const { fixture, publish, install, listBound } = await createMarketplaceKernel();
+    await install();
+    publish("0.2.0");
+    const { bindings } = fixture.store;
+    const list = bindings.list.bind(bindings);
+    bindings.list = async () => {
+      bindings.list = list;
+      return { items: [], next: null };
+    };
+    expect((await install()).upgrade?.in_use).toEqual(["0.1.0"]);
+    expect(await listBound()).toEqual(["read@0.1.0", "write@0.1.0"]);
+  },
+);
 
 verifies("api.marketplace", "looks for other versions in the scope of the card", async () => {
   const { publish, install, listBound } = await createMarketplaceKernel();

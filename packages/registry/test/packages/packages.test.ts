@@ -3,7 +3,7 @@ import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("installs the same bytes once, refuses other bytes of a version, and keeps bound packages", async () => {
+test("installs the same bytes once, refuses different bytes under the same version, and keeps bound packages", async () => {
   const fixture = await createTestKernel();
   const { packages } = fixture.kernel;
   const content = manifest([toolExport("echo")]);

@@ -42,7 +42,7 @@ test("seals every row of every org again, despite an interruption and a race, so
   const [newest] = deps.vault.keys();
   const remaining = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
   expect(remaining.length).toBe(30);
-  // Rows under both keys can be opened meanwhile.
+  // In the meantime, rows under both keys can be opened.
   for (const [name, value] of [...values].slice(0, 6)) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
     const sealed = await store.secrets.getSealed(org_id, name);

@@ -18,7 +18,7 @@ verifies(
     const { kernel } = await createTestKernel();
     const { secrets } = kernel;
     await secrets.put(orgUser, "shared", "of-the-whole-org");
-    await secrets.put(other_project, "theirs", "of-the-neighbour");
+    await secrets.put(other_project, "theirs", "of-the-neighbor");
     for (const caller of [user, project_admin]) {
       for (const name of ["shared", "theirs"]) {
         expect(await codeOfRejected(secrets.put(caller, name, "mine now")), name).toBe("policy.denied");

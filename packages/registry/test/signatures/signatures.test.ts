@@ -262,7 +262,7 @@ verifies(
 
 verifies(
   "pkg.sign",
-  "records what a renewed key had before, and nothing for a key that stays the same",
+  "records the old and new values of a changed key, and nothing for a key that stays the same",
   async () => {
     const not_after = hoursFromNow(1);
     const { id, key_id } = await trust(acme, { packages: ["acme/*"], not_after });
@@ -322,7 +322,7 @@ test("refuses to rename an expired key without a new period", async () => {
   expect((await captureRefusal(trust(acme, { name: "Other" }))).code).toBe("request.invalid");
 });
 
-test("revokes a key and changes it at the same time without losing the revocation", async () => {
+test("does not lose the revocation of a key that is changed at the same time", async () => {
   const { trusted_keys } = installer.fixture.kernel;
   for (let round = 0; round < 5; round++) {
     const key = generateSigningKey();
@@ -442,7 +442,7 @@ describe("bindings of signed packages", () => {
 
   verifies(
     "pkg.sign",
-    "binds no version whose key was revoked, but returns to one that was in use",
+    "does not bind a version whose key was revoked, but can return to one that was in use",
     async () => {
       await trust(acme);
       for (const version of ["1.0.0", "2.0.0"])

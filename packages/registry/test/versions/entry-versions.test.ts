@@ -101,7 +101,7 @@ const UNKNOWN: [title: string, entries: MarketplaceEntry[], note: string][] = [
 ];
 
 for (const [title, entries, note] of UNKNOWN)
-  verifies("api.marketplace", `does not call a package current because of ${title}`, async () => {
+  verifies("api.marketplace", `reports the newest version as unknown for ${title}`, async () => {
     expect(await readRow(entries)).toMatchObject({
       newest_available: null,
       source: null,

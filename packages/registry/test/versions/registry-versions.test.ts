@@ -78,7 +78,7 @@ verifies(
   },
 );
 
-verifies("upgrade.moves", "offers pre-releases only to a package that is one", async () => {
+verifies("upgrade.moves", "offers pre-releases only if the package in use is a pre-release", async () => {
   const tags = {
     "0.1.0-rc.1": { version: "0.1.0-rc.1", digest: INSTALLED },
     "0.2.0-rc.1": { version: "0.2.0-rc.1" },
@@ -136,7 +136,7 @@ const UNKNOWN: [
   artifacts: Record<string, Artifact>,
   note: string,
 ][] = [
-  ["a layout", null, {}, "A layout does not list"],
+  ["an OCI image layout", null, {}, "An OCI image layout does not list"],
   ["a repository without versions", `${REPOSITORY}:0.1.0`, { latest: { version: "0.1.0" } }, "No tag of"],
   [
     "another package",
@@ -165,7 +165,7 @@ const UNKNOWN: [
 ];
 
 for (const [title, reference, artifacts, note] of UNKNOWN)
-  verifies("upgrade.moves", `does not call a package current because of ${title}`, async () => {
+  verifies("upgrade.moves", `reports the newest version as unknown for ${title}`, async () => {
     const { fixture } = await createRegistryKernel({ reference }, artifacts);
     expect(await readRow(fixture)).toMatchObject({
       newest_available: null,
@@ -175,7 +175,7 @@ for (const [title, reference, artifacts, note] of UNKNOWN)
     });
   });
 
-verifies("upgrade.moves", "gives the reason why a registry does not list its tags", async () => {
+verifies("upgrade.moves", "reports why a registry does not list its tags", async () => {
   const { fixture } = await createRegistryKernel({}, {});
   fixture.importer.listTags = async () => {
     throw new BackplaneError("registry.not_found", "r.test has no list of the tags of acme/notes.");

@@ -38,7 +38,7 @@ test("drops the oldest items of a slow reader and reports how many", async () =>
   ]);
 });
 
-test("observes the bindings that were loaded last, and nothing after the end", async () => {
+test("observes the bindings of the last load until it is closed", async () => {
   const observed: string[] = [];
   let emit: (output: ObservedOutput) => void = () => {};
   const observe = (ids: readonly string[], observer: typeof emit) => {
