@@ -62,7 +62,7 @@ verifies(
   },
 );
 
-test("over HTTP, installs a folder with the admin token and an archive with an API key; strict mode installs all or nothing", async () => {
+test("installs a folder over HTTP with the admin token and an archive with an API key, and all or nothing in strict mode", async () => {
   interface InstallResult {
     packages: { package: { package_id: string }; created: boolean; binding: object }[];
     left_out: { kind: string; name: string; reason: string }[];

@@ -1,4 +1,4 @@
-/** Files in a plugin's scratch folder: results, which callers that may read the call can fetch, and large inputs. */
+/** Files in a plugin's scratch folder: results, which a caller who may read the call can fetch, and large inputs. */
 import { hash } from "node:crypto";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -51,7 +51,7 @@ const invoke = async (input: unknown, export_id = "files") =>
 
 verifies(
   "inv.artifacts",
-  "serves output larger than a frame completely, and only to callers that may read the call",
+  "serves output larger than a frame completely, and only to callers who may read the call",
   async () => {
     const bytes = Buffer.alloc(3_000_000, "b");
     const sha256 = hash("sha256", bytes, "hex");

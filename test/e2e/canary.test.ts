@@ -8,11 +8,11 @@ import { verifies } from "../support/verifies.ts";
 /** Repeats the secret in the result, in events, on stderr and in an error; raw, as JSON, base64 and URL-encoded. */
 const LEAKS = `async (call) => {
   const { canary } = call.body.context.secrets;
-  const spelled = [canary, JSON.stringify(canary), Buffer.from(canary).toString("base64"), encodeURIComponent(canary)];
-  console.error(spelled.join("\\n"));
-  call.emit({ type: "progress", message: spelled.join(" "), data: { canary } });
-  if (call.body.input.fails) throw new Error(spelled.join(" "));
-  return { status: "succeeded", result: { content: spelled.map((text) => ({ type: "text", text })), structured_output: { length: canary.length } } };
+  const copies = [canary, JSON.stringify(canary), Buffer.from(canary).toString("base64"), encodeURIComponent(canary)];
+  console.error(copies.join("\\n"));
+  call.emit({ type: "progress", message: copies.join(" "), data: { canary } });
+  if (call.body.input.fails) throw new Error(copies.join(" "));
+  return { status: "succeeded", result: { content: copies.map((text) => ({ type: "text", text })), structured_output: { length: canary.length } } };
 }`;
 
 verifies("secret.slots", "stores no copy of a secret that a plugin repeats in all its output", async () => {

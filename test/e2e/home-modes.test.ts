@@ -27,7 +27,7 @@ import { verifies } from "../support/verifies.ts";
 const base = mkdtempSync(join(tmpdir(), "backplane-modes-"));
 const home = join(base, "home");
 const own_uid = process.getuid?.() ?? 0;
-const root = own_uid === 0;
+const is_root = own_uid === 0;
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -167,7 +167,7 @@ const RULES: Rule[] = [
 
 function walk(folder: string, path = ""): { path: string; info: Stats }[] {
   const info = lstatSync(join(folder, path), { throwIfNoEntry: false });
-  // A call that ended meanwhile has removed its scratch folder.
+  // A call that has ended in the meantime has removed its scratch folder.
   if (info === undefined) return [];
   if (!info.isDirectory()) return [{ path, info }];
   const names = readdirSync(join(folder, path));
@@ -184,7 +184,7 @@ function listViolations(): string[] {
     if (allowed?.includes(mode) !== true) problems.push(`${path || "."} is ${mode}`);
     // If the gateway runs as root, each plugin has its own user (58000 and up). Otherwise all files belong to one user.
     const has_right_owner =
-      info.uid === own_uid || (rule.owner === "plugin" && root && info.uid >= 58_000 && info.uid < 60_000);
+      info.uid === own_uid || (rule.owner === "plugin" && is_root && info.uid >= 58_000 && info.uid < 60_000);
     if (!has_right_owner) problems.push(`${path || "."} belongs to ${info.uid}`);
   }
   return problems;
@@ -218,7 +218,7 @@ verifies("sec.home-modes", "a home has the documented modes and owners, even wit
     ).toBe(true);
 });
 
-test.runIf(root)("another user cannot reach any file of a home by its path", () => {
+test.runIf(is_root)("another user cannot reach any file of a home by its path", () => {
   const nobody = { uid: 65_534, gid: 65_534, encoding: "utf8" as const };
   // The parent folder is open, so that only the home's own modes prevent access.
   chmodSync(base, 0o755);
@@ -260,7 +260,7 @@ verifies(
   120_000,
 );
 
-test("makes the log of a background start private, and writes none into a refused home", async () => {
+test("makes the log of a background start private, and writes no log into a refused home", async () => {
   const other = join(base, "other");
   mkdirSync(other);
   const link = join(base, "link");

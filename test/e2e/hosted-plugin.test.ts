@@ -65,7 +65,7 @@ let server: Server;
 let address: string;
 const folders: string[] = [];
 
-function pluginFolder(name: string, module: string): string {
+function writeKernelPluginFolder(name: string, module: string): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-kernel-plugin-"));
   folders.push(folder);
   mkdirSync(folder, { recursive: true });
@@ -114,7 +114,12 @@ beforeAll(async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${address}"]\n`);
   gateway = await startTestGateway({ home, env: { ACME_TOKEN: "of the gateway" } });
-  const installed = await gateway.cli("plugin", "install", pluginFolder("prober", PROBER), "--yes");
+  const installed = await gateway.cli(
+    "plugin",
+    "install",
+    writeKernelPluginFolder("prober", PROBER),
+    "--yes",
+  );
   expect(installed.code, installed.stderr).toBe(0);
 });
 afterAll(async () => {
@@ -246,7 +251,7 @@ test("keeps its state across a reload, a switch to inline, a restart and kill -9
 });
 
 test("is confined in the same way when its folder is linked, even if the gateway's home is inside that folder", async () => {
-  const folder = pluginFolder("prober", PROBER);
+  const folder = writeKernelPluginFolder("prober", PROBER);
   chmodSync(folder, 0o755);
   const home = join(folder, "home");
   mkdirSync(home);
@@ -272,25 +277,31 @@ test("does not load without a sandbox and reports why, and runs unconfined if th
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   // A file in place of the sandbox's folder, so that the sandbox cannot be opened.
   writeFileSync(join(home, "sandbox"), "");
-  const source = pluginFolder("prober", PROBER);
-  const without = await startTestGateway({ home });
+  const source = writeKernelPluginFolder("prober", PROBER);
+  const without_sandbox = await startTestGateway({ home });
   try {
-    await without.cli("plugin", "install", source, "--yes");
-    const { error, mode, status } = await readRow(without, "prober");
+    await without_sandbox.cli("plugin", "install", source, "--yes");
+    const { error, mode, status } = await readRow(without_sandbox, "prober");
     expect({ mode, status }).toEqual({ mode: "hosted", status: "failed" });
     expect(error).toMatch(/^prober can only run in the sandbox \(sandbox\.unavailable\)\./);
-    expect(processesWith("dist/host/main.js").filter((pid) => ppidOf(pid) === without.pid)).toEqual([]);
-    await without.stop();
-    const plain = await startTestGateway({ home, env: { BACKPLANE_SANDBOX: "false" } });
+    expect(processesWith("dist/host/main.js").filter((pid) => ppidOf(pid) === without_sandbox.pid)).toEqual(
+      [],
+    );
+    await without_sandbox.stop();
+    const unconfined = await startTestGateway({ home, env: { BACKPLANE_SANDBOX: "false" } });
     try {
-      expect(await readRow(plain, "prober")).toMatchObject({ mode: "hosted", status: "loaded", error: null });
-      expect(await probe("stateDir", {}, plain)).toBe(join(home, "plugins/state/prober"));
-      expect(await probe("list", { path: home }, plain)).toMatchObject({ got: expect.anything() });
+      expect(await readRow(unconfined, "prober")).toMatchObject({
+        mode: "hosted",
+        status: "loaded",
+        error: null,
+      });
+      expect(await probe("stateDir", {}, unconfined)).toBe(join(home, "plugins/state/prober"));
+      expect(await probe("list", { path: home }, unconfined)).toMatchObject({ got: expect.anything() });
     } finally {
-      await plain.dispose();
+      await unconfined.dispose();
     }
   } finally {
-    await without.dispose();
+    await without_sandbox.dispose();
   }
 });
 

@@ -54,7 +54,7 @@ afterAll(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** Installs and binds without naming a class. */
+/** Installs and binds the plugins without setting a class. */
 async function installAll(): Promise<void> {
   const tolerance = await gateway.cli("policy", "set", "tolerance.conversation", "full");
   expect(tolerance.code, tolerance.stderr).toBe(0);
@@ -128,12 +128,12 @@ verifies(
   "sandbox.class",
   "isolates third-party programs by default, and runs External plugins and MCP servers as one process per binding",
   async () => {
-    for (const [name, life] of TOOLS) {
+    for (const [name, lifetime] of TOOLS) {
       const [first, second] = [await probe(name), await probe(name)];
       for (const probed of [first, second]) {
         expect([name, probed]).toEqual([name, expect.objectContaining({ class: "isolated", ...CONFINED })]);
       }
-      expect([name, first.instance === second.instance]).toEqual([name, life === "resident"]);
+      expect([name, first.instance === second.instance]).toEqual([name, lifetime === "resident"]);
     }
   },
   120_000,

@@ -24,9 +24,9 @@ afterAll(async () => {
 });
 
 /** Installs a server whose processes carry a mark, and returns the id of the binding. */
-function serve(name: string, behaviour = "plain"): Promise<string> {
+function serve(name: string, behavior = "plain"): Promise<string> {
   const config = { env: { MARK: `${mark}-${name}.` } };
-  return bindMcpServer(gateway, folder, name, { args: [behaviour], binding: { config } });
+  return bindMcpServer(gateway, folder, name, { args: [behavior], binding: { config } });
 }
 
 function call(export_id: string, input: object = {}): Promise<EndedCall> {
@@ -48,9 +48,9 @@ verifies(
     // The risk of such a tool is unknown, so every call from a client would need approval.
     const trusted = await gateway.cli("policy", "set", "tolerance.conversation", "full");
     expect(trusted.code, trusted.stderr).toBe(0);
-    const names = Array.from({ length: 10 }, (_, at) => `many-${at}`);
-    for (const [at, name] of names.entries()) await serve(name, at % 2 === 0 ? "plain" : "modern");
-    const session = async (at: number) => {
+    const names = Array.from({ length: 10 }, (_, n) => `many-${n}`);
+    for (const [n, name] of names.entries()) await serve(name, n % 2 === 0 ? "plain" : "modern");
+    const runSession = async (n: number) => {
       const send = (id: number, method: string, params: object, headers: Record<string, string> = {}) =>
         fetch(`${gateway.url}/mcp`, {
           method: "POST",
@@ -69,11 +69,11 @@ verifies(
       };
       const opened = await send(0, "initialize", info);
       const ids = { "mcp-session-id": opened.headers.get("mcp-session-id")! };
-      const name = `mcp_many-${at % 10}_echo`;
-      const response = await send(1, "tools/call", { name, arguments: { text: `hello ${at}` } }, ids);
-      expect(await response.text()).toContain(`hello ${at}`);
+      const name = `mcp_many-${n % 10}_echo`;
+      const response = await send(1, "tools/call", { name, arguments: { text: `hello ${n}` } }, ids);
+      expect(await response.text()).toContain(`hello ${n}`);
     };
-    await Promise.all(Array.from({ length: 100 }, (_, at) => session(at)));
+    await Promise.all(Array.from({ length: 100 }, (_, n) => runSession(n)));
     for (const name of names) expect(serversOf(name), name).toHaveLength(1);
     expect(await call("mcp_many-3_pid")).toMatchObject({ status: "succeeded", class: "isolated" });
   },

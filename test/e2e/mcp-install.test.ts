@@ -1,4 +1,4 @@
-/** Installing MCP servers from npm, from an mcp.json and from a URL. */
+/** MCP servers that are installed from npm, from an mcp.json and by URL. */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -207,7 +207,7 @@ verifies(
   },
 );
 
-test("skips and names an invalid server of an mcp.json; --strict installs none", async () => {
+test("skips and names an invalid server of an mcp.json, and installs none with --strict", async () => {
   const file = join(folder, "mixed.json");
   const mcpServers = {
     own: { command: "/opt/own/server" },
@@ -237,7 +237,7 @@ test("skips and names an invalid server of an mcp.json; --strict installs none",
   expect(await packages()).toContain("mcp/good");
 });
 
-verifies("mcp.client", "the gateway calls a remote server with a secret of the binding", async () => {
+verifies("mcp.client", "calls a remote server with a secret of its binding", async () => {
   await gateway.http("PUT", "/v1/secrets/far", { value: "hunter2-hunter2" });
   const url = `http://${addressOf(remote)}/mcp`;
   const argv = ["plugin", "install", "--mcp", url, "far", "--secret", "authorization=far", "--json"];

@@ -197,7 +197,7 @@ test("accepts a pasted redirect URL on a machine without a browser", async () =>
   expect((await call()).status).toBe("succeeded");
 });
 
-test("accepts a redirect once, from the caller who started, and only with the right state and issuer", async () => {
+test("accepts a redirect once, from the caller who started the sign-in, and only with the right state and issuer", async () => {
   const { authorization_url } = await begin();
   const back = await authority.visit(authorization_url);
   const complete = (redirect: string, token?: string) =>

@@ -153,7 +153,7 @@ verifies(
     await addProvider(token, "same-place", "llm-openai", `http://${local}/v1`);
     expect((await probe(token, "same-place")).error).toContain("--allow-private");
     expect(requests).toHaveLength(1);
-    // An instance of another plugin of the same org.
+    // The permission does not cover an instance of another plugin in the same org.
     await addProvider(null, "second", "llm-anthropic", `http://${local}/v1`);
     expect((await probe(null, "second")).error).toContain("--allow-private");
     expect(requests).toHaveLength(1);

@@ -32,7 +32,10 @@ beforeAll(async () => {
     package_id: "acme/echo",
     entrypoint: ["python3", "./plugin.py"],
     files: {
-      "plugin.py": python("acme/echo", '@plugin.tool("echo")\ndef echo(input, call):\n    return input'),
+      "plugin.py": pythonProgram(
+        "acme/echo",
+        '@plugin.tool("echo")\ndef echo(input, call):\n    return input',
+      ),
     },
     exports: [{ id: "echo" }],
   });
@@ -87,7 +90,7 @@ def reach(input, call):
     return {"session": session["id"], "invoked": invoked["result"]["structured_output"], "tried": tried,
             "base_url": access["base_url"]}`;
 
-function python(package_id: string, body: string): string {
+function pythonProgram(package_id: string, body: string): string {
   const sdk = readFileSync("packages/sdk/python/backplane_sdk.py", "utf8");
   const own = `from backplane_sdk import Plugin\nplugin = Plugin("${package_id}", "1.0.0")\n${body}\nplugin.serve()\n`;
   // The SDK is embedded as a module, so that the plugin is a single file.
@@ -114,7 +117,7 @@ verifies(
       reach_python: writePluginFolder({
         package_id: "acme/reach-python",
         entrypoint: ["python3", "./plugin.py"],
-        files: { "plugin.py": python("acme/reach-python", PYTHON) },
+        files: { "plugin.py": pythonProgram("acme/reach-python", PYTHON) },
         exports: [{ id: "reach_python", extra: SCOPES, effect_class: "idempotent_write" }],
       }),
     };
@@ -179,7 +182,7 @@ def ask(input, call):
   const folder = writePluginFolder({
     package_id: "acme/ask",
     entrypoint: ["python3", "./plugin.py"],
-    files: { "plugin.py": python("acme/ask", ask) },
+    files: { "plugin.py": pythonProgram("acme/ask", ask) },
     exports: [
       {
         id: "ask",
@@ -230,7 +233,7 @@ serve(definePlugin({ package_id: "acme/asker", version: "1.0.0", exports: [ask] 
 
 verifies(
   ["llm.gateway", "delegation.reach"],
-  "a sandboxed plugin without network streams from the gateway's model, and the model call is linked to its call",
+  "a sandboxed plugin without network streams from the gateway's model, and the model call is linked to its invocation",
   async () => {
     const extra = '[exports.permissions]\nnetwork = "none"\ngateway_api_scopes = ["llm:invoke"]';
     const folder = writePluginFolder({

@@ -56,8 +56,8 @@ verifies(
   "fault.shutdown",
   "ends 100 calls in flight with a terminal record on SIGTERM and exits before the grace period ends",
   async () => {
-    // A stop that waits for the end of a grace period takes ten minutes, so the time below shows that it does not. Calls
-    // that have reached the plugin, which ignores their cancellation, end after cancel_grace_ms.
+    // A stop that waited for the end of a grace period would take ten minutes, so the limit below shows that the gateway
+    // does not wait. Calls that have reached the plugin, which ignores their cancellation, end after cancel_grace_ms.
     const home = mkdtempSync(join(tmpdir(), "bp-shutdown-"));
     const timeouts = "[timeouts]\nstop_grace_ms = 600000\nshutdown_grace_ms = 600000\n";
     writeFileSync(join(home, "backplane.toml"), timeouts);

@@ -92,7 +92,7 @@ verifies(
 
 verifies(
   "node.turn-once",
-  "a message at the other gateway joins the running turn and is answered by its last message",
+  "a message to the other gateway joins the running turn and is answered by the last message of that turn",
   async () => {
     const first = await sendMessage(gateways[0]!, "long", "/slow 400\n/say one two three four five six");
     const second = await sendMessage(gateways[1]!, "long", "/say heard you");

@@ -61,10 +61,11 @@ verifies(
           }`,
         ),
       },
-      // The second gateway fetches the files. Without the canary: each home seals with its own key, which the other home does not have.
+      // `extra` leaves out the canary secret, because each home seals secrets with its own key and the second gateway
+      // could not open it.
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
-    // Both gateways confine it; the only host folder that it sees is that of the log.
+    // Both gateways confine the plugin; the only folder of the host that it sees is that of the log.
     await installAndBind(first, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
     const call = (gateway: TestGateway, query: string, ms: number) =>
       gateway.http<{ status: string }>("POST", `/v1/invocations${query}`, {
