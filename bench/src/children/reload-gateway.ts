@@ -1,7 +1,7 @@
 /**
- * A whole gateway in this process (`node --expose-gc src/children/reload-gateway.ts`) that watches a folder of tool files. It
- * prints its URL, its admin token, and the paths of that folder and of its blobs; the parent process removes the folder
- * above them. It answers each line on stdin with the size of its heap after a collection.
+ * A whole gateway in this process (`node --expose-gc src/children/reload-gateway.ts`) that watches a folder of tool
+ * files. It prints its URL, its admin token, and the paths of that folder and of its blobs; the parent process removes
+ * the folder that contains both. It answers each line on stdin with the size of its heap after a garbage collection.
  */
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,7 +1,7 @@
 /**
  * A server in which only `/ws` works, with the real store, sessions, bus, fan-out and API. As a separate process
- * (`node src/rows/sessions/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
- * `bare` is a `ws` server that accepts connections and does nothing.
+ * (`node src/rows/sessions/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line
+ * on stdin; `bare` is a `ws` server that accepts connections and does nothing.
  */
 
 import { hash, randomFillSync } from "node:crypto";
