@@ -79,8 +79,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: the tools of a whole package are compared one by one",
     file: UPGRADES,
-    from: "[...new Set([...withheld, ...of_tools.flat()])]",
-    to: "[...new Set([...withheld, ...of_tools.flat().slice(0, 0)])]",
+    from: "[...new Set([...withheld, ...requested_by_tools.flat()])]",
+    to: "[...new Set([...withheld, ...requested_by_tools.flat().slice(0, 0)])]",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {
@@ -482,8 +482,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: domains that an operator listed before the upgrade are withheld",
     file: MOVE,
-    from: "return !limits && set.allowed_domains !== undefined ? null :",
-    to: "return !limits ? null :",
+    from: "return !is_limited && set.allowed_domains !== undefined ? null :",
+    to: "return !is_limited ? null :",
     tests: HELD_PERMISSIONS_TESTS,
     only: "by listing them before",
   },
