@@ -13,6 +13,6 @@ test("the server that the benchmarks watch sends an event to an attached client"
   onTestFinished(() => clients.close());
   const before = clients.frames;
   server.publish("hello");
-  await clients.reached(before + 1);
+  await clients.waitForFrames(before + 1);
   expect(clients.frames).toBeGreaterThan(before);
 });

@@ -11,7 +11,11 @@ export interface HttpRequest {
 }
 
 /** Sends `count` POST requests over `connections` sockets and expects 200 for each. Returns the latencies in ms. */
-export async function httpLoad(request: HttpRequest, connections: number, count: number): Promise<number[]> {
+export async function sendHttpLoad(
+  request: HttpRequest,
+  connections: number,
+  count: number,
+): Promise<number[]> {
   const url = new URL(request.url);
   const headers = Object.entries({
     host: url.host,

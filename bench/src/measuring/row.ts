@@ -11,7 +11,7 @@ export interface Row {
   better: "higher" | "lower";
 }
 
-export function row(
+export function createRow(
   name: string,
   metric: string,
   better: Row["better"],

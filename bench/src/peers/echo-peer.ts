@@ -1,7 +1,7 @@
 /** Echo peers behind one interface, which starts a child process, calls it and ends it. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { benchContext } from "../fixtures/bench-context.ts";
+import { createBenchContext } from "../fixtures/bench-context.ts";
 
 export interface EchoPeer {
   key: string;
@@ -16,33 +16,33 @@ export interface EchoConnection {
 
 const childPath = (file: string) => fileURLToPath(new URL(`../children/${file}`, import.meta.url));
 
-function start(file: string): ChildProcess {
+function startChild(file: string): ChildProcess {
   return spawn(process.execPath, [childPath(file)], { stdio: ["pipe", "pipe", "inherit"] });
 }
 
-async function end(process: ChildProcess): Promise<void> {
-  const exited = new Promise((resolve) => process.once("exit", resolve));
-  process.kill("SIGKILL");
+async function endChild(child: ChildProcess): Promise<void> {
+  const exited = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGKILL");
   await exited;
 }
 
 interface RawProtocol {
   key: string;
-  child: string;
+  program: string;
   request: (id: string, text: string) => unknown;
   textOf: (reply: never) => string;
 }
 
 /** A minimal host for a raw child process. Its figures are the limit that ours are compared with. */
-function rawPeer({ key, child: file, request, textOf }: RawProtocol): EchoPeer {
+function rawPeer({ key, program, request, textOf }: RawProtocol): EchoPeer {
   return {
     key,
     async open() {
-      const process = start(file);
+      const child = startChild(program);
       const waiting = new Map<string, (text: string) => void>();
       let next = 0;
       let unread: Buffer = Buffer.alloc(0);
-      process.stdout!.on("data", (chunk: Buffer) => {
+      child.stdout!.on("data", (chunk: Buffer) => {
         unread = unread.length === 0 ? chunk : Buffer.concat([unread, chunk]);
         for (;;) {
           const head = unread.indexOf("\r\n\r\n");
@@ -61,9 +61,9 @@ function rawPeer({ key, child: file, request, textOf }: RawProtocol): EchoPeer {
             const id = `inv_${next++}`;
             waiting.set(id, resolve);
             const body = JSON.stringify(request(id, text));
-            process.stdin!.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+            child.stdin!.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
           }),
-        close: () => end(process),
+        close: () => endChild(child),
       };
     },
   };
@@ -72,7 +72,7 @@ function rawPeer({ key, child: file, request, textOf }: RawProtocol): EchoPeer {
 /** The smallest message that can be echoed. */
 export const rawContentLength = rawPeer({
   key: "raw-content-length",
-  child: "raw-content-length.mjs",
+  program: "raw-content-length.mjs",
   request: (id, text) => ({ id, input: { text } }),
   textOf: (reply: { output: { text: string } }) => reply.output.text,
 });
@@ -80,13 +80,13 @@ export const rawContentLength = rawPeer({
 /** The messages of vai.rpc.v1, including the context: the limit for a call as the protocol defines it. */
 export const rawVai = rawPeer({
   key: "raw-vai",
-  child: "raw-vai.mjs",
+  program: "raw-vai.mjs",
   request: (id, text) => ({
     protocol: "vai.rpc.v1",
     type: "request",
     id,
     op: "tool.invoke",
-    body: { tool_execution_id: id, input: { text }, export_id: "echo", context: benchContext(id) },
+    body: { tool_execution_id: id, input: { text }, export_id: "echo", context: createBenchContext(id) },
   }),
   textOf: (reply: { body: { result: { content: { text: string }[] } } }) =>
     reply.body.result.content[0]!.text,
@@ -95,12 +95,12 @@ export const rawVai = rawPeer({
 export const rawNdjson: EchoPeer = {
   key: "raw-ndjson",
   async open() {
-    const process = start("raw-ndjson.mjs");
+    const child = startChild("raw-ndjson.mjs");
     const waiting = new Map<number, (text: string) => void>();
     let next = 0;
     let unread = "";
-    process.stdout!.setEncoding("utf8");
-    process.stdout!.on("data", (chunk: string) => {
+    child.stdout!.setEncoding("utf8");
+    child.stdout!.on("data", (chunk: string) => {
       unread += chunk;
       let from = 0;
       for (;;) {
@@ -118,9 +118,9 @@ export const rawNdjson: EchoPeer = {
         new Promise((resolve) => {
           const id = next++;
           waiting.set(id, resolve);
-          process.stdin!.write(`${JSON.stringify({ id, input: { text } })}\n`);
+          child.stdin!.write(`${JSON.stringify({ id, input: { text } })}\n`);
         }),
-      close: () => end(process),
+      close: () => endChild(child),
     };
   },
 };
@@ -167,17 +167,17 @@ export const vscodeJsonrpc: EchoPeer = {
   key: "vscode-jsonrpc-10",
   async open() {
     const rpc = (await import("vscode-jsonrpc/node")).default;
-    const process = start("vscode-jsonrpc.mjs");
+    const child = startChild("vscode-jsonrpc.mjs");
     const connection = rpc.createMessageConnection(
-      new rpc.StreamMessageReader(process.stdout!),
-      new rpc.StreamMessageWriter(process.stdin!),
+      new rpc.StreamMessageReader(child.stdout!),
+      new rpc.StreamMessageWriter(child.stdin!),
     );
     connection.listen();
     return {
       call: async (text) => ((await connection.sendRequest("echo", { text })) as { text: string }).text,
       close: async () => {
         connection.dispose();
-        await end(process);
+        await endChild(child);
       },
     };
   },

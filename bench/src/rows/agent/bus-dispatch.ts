@@ -8,7 +8,7 @@ import { createIdSource } from "@backplane/contract";
 import { createBus } from "@backplane/session";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const SESSIONS = 100;
@@ -19,7 +19,7 @@ const KIND = "user.message.received";
 
 type Round = () => Promise<void>;
 
-export async function busDispatch(): Promise<Row[]> {
+export async function measureBusDispatch(): Promise<Row[]> {
   const sessions = Array.from({ length: SESSIONS }, (_, i) => `sess_bench_${i}`);
   const contenders = {
     ours: createGatewayBusRound(sessions),
@@ -38,7 +38,7 @@ export async function busDispatch(): Promise<Row[]> {
   }
   const peers = { "emit without waiting": median(rates.unawaited) };
   const metric = `events/s, ${SESSIONS} sessions, ${SUBSCRIBERS} async subscribers`;
-  return [row("bus.dispatch", metric, "higher", median(rates.ours), median(rates.awaited), peers)];
+  return [createRow("bus.dispatch", metric, "higher", median(rates.ours), median(rates.awaited), peers)];
 }
 
 /**

@@ -21,7 +21,7 @@ import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const ENTRIES = 5_000;
@@ -41,7 +41,7 @@ const caller = {
   admin: true,
 };
 
-export async function compactChain(): Promise<Row[]> {
+export async function measureCompaction(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-compact-"));
   const opened = await createBenchKernel(join(folder, "store.db"));
   const { kernel } = opened;
@@ -77,8 +77,8 @@ export async function compactChain(): Promise<Row[]> {
         lags.push(blocked);
       }
       rows.push(
-        row(name, `ms, 5,000 entries, without ${without}`, "lower", median(times), LIMIT_MS),
-        row(
+        createRow(name, `ms, 5,000 entries, without ${without}`, "lower", median(times), LIMIT_MS),
+        createRow(
           `${name}.lag`,
           "ms of CPU, longest pause of the event loop, without garbage collection",
           "lower",

@@ -20,7 +20,7 @@ import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const RUNS = 150;
@@ -43,7 +43,7 @@ const harness = manifest([
   },
 ]);
 
-export async function harnessOverhead(): Promise<Row[]> {
+export async function measureHarnessOverhead(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-harness-"));
   const ours = await createBenchKernel(join(folder, "store.db"));
   try {
@@ -58,9 +58,16 @@ export async function harnessOverhead(): Promise<Row[]> {
     }
     const overhead = median(harness_ms) - median(child_run_ms);
     return [
-      row("harness.overhead", "ms beyond one child run, one checkpoint, durable", "lower", overhead, null, {
-        "the child run alone": median(child_run_ms),
-      }),
+      createRow(
+        "harness.overhead",
+        "ms beyond one child run, one checkpoint, durable",
+        "lower",
+        overhead,
+        null,
+        {
+          "the child run alone": median(child_run_ms),
+        },
+      ),
     ];
   } finally {
     await ours.close();

@@ -22,7 +22,7 @@ import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const SESSIONS = 100;
@@ -41,7 +41,7 @@ const caller = {
   admin: true,
 };
 
-export async function loopTurn(): Promise<Row[]> {
+export async function measureLoopTurn(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-loop-"));
   const gateway = await createGateway(join(folder, "gateway.db"));
   const minimal = createMinimalLoop(join(folder, "minimal.db"));
@@ -72,14 +72,14 @@ export async function loopTurn(): Promise<Row[]> {
       rates.peer_streamed.push(peer_streamed);
     }
     return [
-      row(
+      createRow(
         "loop.turn.sequential",
         "turns/s, durable",
         "higher",
         median(rates.sequential),
         median(rates.minimal),
       ),
-      row(
+      createRow(
         "loop.turn.concurrent",
         `turns/s, ${SESSIONS} sessions, durable`,
         "higher",
@@ -89,7 +89,7 @@ export async function loopTurn(): Promise<Row[]> {
           "ai-7": median(rates.peer),
         },
       ),
-      row(
+      createRow(
         "loop.turn.streamed",
         `turns/s, ${SESSIONS} sessions, durable, streamed`,
         "higher",

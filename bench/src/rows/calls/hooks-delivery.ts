@@ -16,8 +16,8 @@ import { createPackageImporter, createSchemas, openContentStore, openPackageImag
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
-import { invocationRow } from "../../fixtures/invocation-row.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createInvocationRow } from "../../fixtures/invocation-row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
 import { openQueuePeers } from "../../peers/queue-peers.ts";
 
@@ -28,7 +28,7 @@ const LATENCY_SAMPLES = 50;
 const scope = { org_id: "org_local", project_id: "proj_default" };
 const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 
-export async function hooksDelivery(): Promise<Row[]> {
+export async function measureHooksDelivery(): Promise<Row[]> {
   const bench = await createBench();
   const queues = await openQueuePeers(IN_FLIGHT);
   try {
@@ -50,8 +50,8 @@ export async function hooksDelivery(): Promise<Row[]> {
     const peers = Object.fromEntries([...queue_rates].map(([key, measured]) => [key, median(measured)]));
     const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls to the hook`;
     return [
-      row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct), peers),
-      row(
+      createRow("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct), peers),
+      createRow(
         "hooks.latency",
         "ms from the event to the start of its call, p50, idle; limit: 10 ms",
         "lower",
@@ -162,7 +162,7 @@ async function createBench() {
         summary: summary as JsonObject,
       };
     });
-    const ended_row = { ...invocationRow(0), id: ids.next("invocation"), status: "failed" as const };
+    const ended_row = { ...createInvocationRow(0), id: ids.next("invocation"), status: "failed" as const };
     await store.invocations.open(ended_row, { records: { events } });
   };
   return {

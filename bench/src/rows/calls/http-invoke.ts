@@ -1,7 +1,7 @@
 /** A call through the door over HTTP (authenticated, admitted, committed twice), compared with bare Fastify. */
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
-import { httpLoad } from "../../measuring/http-load.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { sendHttpLoad } from "../../measuring/http-load.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
 import {
   readCpuMicros,
@@ -21,7 +21,7 @@ interface Target {
 const REPETITIONS = 5;
 const CALLS = 6_000;
 
-export async function httpInvoke(): Promise<Row[]> {
+export async function measureHttpInvoke(): Promise<Row[]> {
   const echo = await buildEchoPackage();
   const ours = await startGateway();
   const bare = await startBareFastify();
@@ -56,11 +56,11 @@ export async function httpInvoke(): Promise<Row[]> {
     }
     const both = (name: keyof Figures) => [median(figures.ours[name]), median(figures.bare[name])] as const;
     return [
-      row("http.invoke", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate")),
-      row("http.invoke.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
-      row("http.invoke.p50", "ms, sequential", "lower", ...both("p50")),
-      row("http.invoke.p99", "ms, sequential", "lower", ...both("p99")),
-      row("http.invoke.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
+      createRow("http.invoke", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate")),
+      createRow("http.invoke.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
+      createRow("http.invoke.p50", "ms, sequential", "lower", ...both("p50")),
+      createRow("http.invoke.p99", "ms, sequential", "lower", ...both("p99")),
+      createRow("http.invoke.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
     ];
   } finally {
     await ours.stop();
@@ -121,7 +121,7 @@ async function fetchRate(target: Target, in_flight: number, amount: number): Pro
 
 async function sendPrebuilt(target: Target, connections: number, amount: number) {
   const from = performance.now();
-  const latencies = await httpLoad(
+  const latencies = await sendHttpLoad(
     { url: target.server.url + target.path, headers: target.headers, body: target.body },
     connections,
     amount,

@@ -7,7 +7,7 @@
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
 import {
   type Server,
@@ -29,7 +29,7 @@ const CHUNKS = 50;
 /** The limit for the time that the endpoint adds. */
 const MAX_ADDED_MS = 2;
 
-export async function llmProxy(): Promise<Row[]> {
+export async function measureLlmProxy(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-proxy-"));
   const model = await startChatModel();
   const recording = await startRecordingProxy(model.url, join(folder, "records"));
@@ -71,9 +71,23 @@ export async function llmProxy(): Promise<Row[]> {
     };
     const complete = await countCompleteStreams(proxied);
     return [
-      row("llm.proxy", "ms added to the first chunk, p50", "lower", p50.ours - p50.direct, MAX_ADDED_MS, p50),
-      row("llm.proxy.p99", "ms added to the first chunk, p99", "lower", p99.ours - p99.direct, null, p99),
-      row(
+      createRow(
+        "llm.proxy",
+        "ms added to the first chunk, p50",
+        "lower",
+        p50.ours - p50.direct,
+        MAX_ADDED_MS,
+        p50,
+      ),
+      createRow(
+        "llm.proxy.p99",
+        "ms added to the first chunk, p99",
+        "lower",
+        p99.ours - p99.direct,
+        null,
+        p99,
+      ),
+      createRow(
         "llm.proxy.streams",
         `complete streams out of ${STREAMS} concurrent ones`,
         "higher",

@@ -4,8 +4,8 @@
  * flight.
  */
 import { buildMcpEcho } from "../../fixtures/echo-package.ts";
-import { httpLoad } from "../../measuring/http-load.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { sendHttpLoad } from "../../measuring/http-load.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
 import { withTimeLimit } from "../../measuring/time-limit.ts";
 import { type McpPeer, startMcpPeers } from "../../peers/mcp-peers.ts";
@@ -38,7 +38,7 @@ const BATCH_TIMEOUT_MS = 120_000;
 /** The same warm-up for every gateway: V8 still compiles during the first 20,000 calls. */
 const WARM_UP = 20_000;
 
-export async function mcpHttp(): Promise<Row[]> {
+export async function measureMcpHttp(): Promise<Row[]> {
   const echo = await buildMcpEcho();
   const servers = [await startGateway(), await startBareMcp(echo.program)] as const;
   let peers: McpPeer[] = [];
@@ -68,11 +68,11 @@ export async function mcpHttp(): Promise<Row[]> {
     const peer_rates = Object.fromEntries([...published].map(([{ key }, rates]) => [key, median(rates)]));
     const resident = servers.map(({ pid }) => readResidentBytes(pid) / 1024 / 1024);
     return [
-      row("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), peer_rates),
-      row("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
-      row("mcp.http-call.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
-      row("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
-      row("mcp.http-call.rss", "MB resident after the calls", "lower", resident[0]!, resident[1]!),
+      createRow("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), peer_rates),
+      createRow("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
+      createRow("mcp.http-call.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
+      createRow("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
+      createRow("mcp.http-call.rss", "MB resident after the calls", "lower", resident[0]!, resident[1]!),
     ];
   } finally {
     for (const server of [...servers, ...peers]) await server.stop();
@@ -114,7 +114,7 @@ async function measureSaturatedRate(target: Target): Promise<number> {
 
 /** Without a session each call is independent, so one id is enough for all. */
 function sendCalls({ url, headers, tool }: Target, connections: number, amount: number): Promise<number[]> {
-  return httpLoad({ url, headers, body: callBody(tool, 1) }, connections, amount);
+  return sendHttpLoad({ url, headers, body: callBody(tool, 1) }, connections, amount);
 }
 
 async function bindEcho({ server, headers }: Target, folder: string): Promise<void> {

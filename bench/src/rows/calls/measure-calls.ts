@@ -20,16 +20,16 @@ export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<st
     const rates = new Map<string, number[]>();
     const cpus = new Map<string, number[]>();
     for (const [, connection] of connections)
-      await burst(connection, { ...load, calls: Math.ceil(load.calls / 4) });
+      await sendCalls(connection, { ...load, calls: Math.ceil(load.calls / 4) });
     for (let repetition = 0; repetition < load.repetitions; repetition++) {
       for (const [key, connection] of connections) {
         const cpu = process.cpuUsage();
         const from = performance.now();
-        await burst(connection, load);
+        await sendCalls(connection, load);
         const elapsed = performance.now() - from;
         const used = process.cpuUsage(cpu);
-        push(rates, key, (load.calls / elapsed) * 1000);
-        push(cpus, key, (used.user + used.system) / load.calls);
+        addSample(rates, key, (load.calls / elapsed) * 1000);
+        addSample(cpus, key, (used.user + used.system) / load.calls);
       }
     }
     return mapConnections(connections, (key) => ({
@@ -47,7 +47,8 @@ export async function measureLatency(
   return withConnections(peers, async (connections) => {
     const p50 = new Map<string, number[]>();
     const p99 = new Map<string, number[]>();
-    for (const [, connection] of connections) await burst(connection, { ...load, in_flight: 1, calls: 200 });
+    for (const [, connection] of connections)
+      await sendCalls(connection, { ...load, in_flight: 1, calls: 200 });
     for (let repetition = 0; repetition < load.repetitions; repetition++) {
       for (const [key, connection] of connections) {
         const times: number[] = [];
@@ -56,15 +57,15 @@ export async function measureLatency(
           await connection.call(load.text);
           times.push(performance.now() - from);
         }
-        push(p50, key, percentile(times, 0.5));
-        push(p99, key, percentile(times, 0.99));
+        addSample(p50, key, percentile(times, 0.5));
+        addSample(p99, key, percentile(times, 0.99));
       }
     }
     return mapConnections(connections, (key) => ({ p50: median(p50.get(key)!), p99: median(p99.get(key)!) }));
   });
 }
 
-async function burst(connection: EchoConnection, load: Load): Promise<void> {
+async function sendCalls(connection: EchoConnection, load: Load): Promise<void> {
   let remaining = load.calls;
   const worker = async () => {
     while (remaining-- > 0) {
@@ -89,10 +90,10 @@ async function withConnections<T>(
   }
 }
 
-function push(into: Map<string, number[]>, key: string, value: number): void {
-  const list = into.get(key);
-  if (list === undefined) into.set(key, [value]);
-  else list.push(value);
+function addSample(samples: Map<string, number[]>, key: string, value: number): void {
+  const values = samples.get(key);
+  if (values === undefined) samples.set(key, [value]);
+  else values.push(value);
 }
 
 function mapConnections<T>(

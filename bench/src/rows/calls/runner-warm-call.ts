@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
-import { benchContext } from "../../fixtures/bench-context.ts";
+import { createBenchContext } from "../../fixtures/bench-context.ts";
 import { importEchoPackage } from "../../fixtures/echo-package.ts";
 import { type EchoPeer, rawVai } from "../../peers/echo-peer.ts";
-import { callRows } from "./wire-warm-call.ts";
+import { measureCallRows } from "./wire-warm-call.ts";
 
 const log = createTestLogger();
 
@@ -33,7 +33,7 @@ const runnerPeer: EchoPeer = {
     return {
       async call(text) {
         const invocation_id = `inv_${run}${next++}`;
-        const context = benchContext(invocation_id);
+        const context = createBenchContext(invocation_id);
         const outcome = await runner.run(
           {
             invocation_id,
@@ -64,4 +64,4 @@ const runnerPeer: EchoPeer = {
   },
 };
 
-export const runnerWarmCall = () => callRows("runner.warm-call", runnerPeer, rawVai);
+export const measureRunnerWarmCall = () => measureCallRows("runner.warm-call", runnerPeer, rawVai);

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { stdioTransport, VaiHost } from "@backplane/wire";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import {
   type EchoPeer,
   mcpV1,
@@ -49,14 +49,14 @@ const wirePeer: EchoPeer = {
   },
 };
 
-export const wireWarmCall = () => callRows("wire.warm-call", wirePeer, rawContentLength);
+export const measureWireWarmCall = () => measureCallRows("wire.warm-call", wirePeer, rawContentLength);
 
 /**
  * The rows of every warm-call benchmark: calls/s, CPU, p50, p99, 100 kB. `limit` is a raw child process with the same
  * framing as ours; for 100 kB the fastest peer is the limit. The smallest message (`raw-content-length`) is one of the
  * peers.
  */
-export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): Promise<Row[]> {
+export async function measureCallRows(name: string, ours: EchoPeer, limit: EchoPeer): Promise<Row[]> {
   const small = "x".repeat(1000);
   const large = "x".repeat(100_000);
   const peers = [...new Set([ours, limit, rawContentLength, rawNdjson, mcpV2, mcpV1, vscodeJsonrpc])];
@@ -83,7 +83,7 @@ export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): P
     ...[...large_calls].filter(([key]) => key !== "ours").map(([, figures]) => figures.rate),
   );
   return [
-    row(
+    createRow(
       name,
       "calls/s, 1 kB, 64 in flight",
       "higher",
@@ -91,7 +91,7 @@ export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): P
       raw.rate,
       peerFigures((f) => f.rate),
     ),
-    row(
+    createRow(
       `${name}.cpu`,
       "host µs/call",
       "lower",
@@ -99,13 +99,27 @@ export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): P
       raw.cpu_us,
       peerFigures((f) => f.cpu_us),
     ),
-    row(`${name}.p50`, "ms, sequential", "lower", latency.get("ours")!.p50, latency.get(limit.key)!.p50, {
-      "mcp-2.4.0": latency.get("mcp-2.4.0")!.p50,
-    }),
-    row(`${name}.p99`, "ms, sequential", "lower", latency.get("ours")!.p99, latency.get(limit.key)!.p99, {
-      "mcp-2.4.0": latency.get("mcp-2.4.0")!.p99,
-    }),
-    row(
+    createRow(
+      `${name}.p50`,
+      "ms, sequential",
+      "lower",
+      latency.get("ours")!.p50,
+      latency.get(limit.key)!.p50,
+      {
+        "mcp-2.4.0": latency.get("mcp-2.4.0")!.p50,
+      },
+    ),
+    createRow(
+      `${name}.p99`,
+      "ms, sequential",
+      "lower",
+      latency.get("ours")!.p99,
+      latency.get(limit.key)!.p99,
+      {
+        "mcp-2.4.0": latency.get("mcp-2.4.0")!.p99,
+      },
+    ),
+    createRow(
       `${name}.100k`,
       "calls/s, 100 kB, 16 in flight",
       "higher",

@@ -1,6 +1,6 @@
 /** Time from spawn to ready, and idle memory without plugins, compared with bare Fastify. */
 
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import {
   readResidentBytes,
@@ -9,7 +9,7 @@ import {
   startGateway,
 } from "../../processes/server-process.ts";
 
-export async function boot(): Promise<Row[]> {
+export async function measureBoot(): Promise<Row[]> {
   const ready = { ours: [] as number[], bare: [] as number[] };
   const memory = { ours: [] as number[], bare: [] as number[] };
   const targets: { key: "ours" | "bare"; start: () => Promise<Server> }[] = [
@@ -31,7 +31,7 @@ export async function boot(): Promise<Row[]> {
     }
   }
   return [
-    row("boot.ready", "ms from spawn to ready", "lower", median(ready.ours), median(ready.bare)),
-    row("boot.rss", "MB resident, idle", "lower", median(memory.ours), median(memory.bare)),
+    createRow("boot.ready", "ms from spawn to ready", "lower", median(ready.ours), median(ready.bare)),
+    createRow("boot.rss", "MB resident, idle", "lower", median(memory.ours), median(memory.bare)),
   ];
 }

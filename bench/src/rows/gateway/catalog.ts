@@ -21,7 +21,7 @@ import { type BoundPackage, Changes, hostPolicy } from "@backplane/ports";
 import { ExportPlans, Policies } from "@backplane/registry";
 import { openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const TOOLS = 2_000;
@@ -53,7 +53,7 @@ const STATE: AdmissionState = {
   max_depth: 8,
 };
 
-export async function catalog(): Promise<Row[]> {
+export async function measureCatalog(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-catalog-"));
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
   const schemas = createSchemas();
@@ -115,10 +115,10 @@ export async function catalog(): Promise<Row[]> {
     }
     const metric = `${TOOLS.toLocaleString("en")} tools`;
     return [
-      row("catalog.lookup", `µs, name and policy, ${metric}`, "lower", median(times.lookup), null, {
+      createRow("catalog.lookup", `µs, name and policy, ${metric}`, "lower", median(times.lookup), null, {
         bound: LOOKUP_BOUND_US,
       }),
-      row("catalog.list", `ms, rebuilt, ${metric}`, "lower", median(times.list), null, {
+      createRow("catalog.list", `ms, rebuilt, ${metric}`, "lower", median(times.list), null, {
         bound: LIST_BOUND_MS,
       }),
     ];

@@ -4,15 +4,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
-import { invocationRow } from "../../fixtures/invocation-row.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createInvocationRow } from "../../fixtures/invocation-row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const WRITERS = 100;
 const ROWS = 20_000;
 const REPETITIONS = 5;
 
-export async function storeAppend(): Promise<Row[]> {
+export async function measureStoreAppend(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-store-"));
   const store = await openSqliteStore({ file: join(folder, "ours.db") });
   const bare = createBareStore(join(folder, "bare.db"));
@@ -21,7 +21,7 @@ export async function storeAppend(): Promise<Row[]> {
     const measureStore = async () => {
       let remaining = ROWS;
       const writer = async () => {
-        while (remaining-- > 0) await store.invocations.open(invocationRow(next++), { records: {} });
+        while (remaining-- > 0) await store.invocations.open(createInvocationRow(next++), { records: {} });
       };
       const from = performance.now();
       await Promise.all(Array.from({ length: WRITERS }, writer));
@@ -43,7 +43,7 @@ export async function storeAppend(): Promise<Row[]> {
       ours.push(await measureStore());
       limit.push(measureBare());
     }
-    return [row("store.append", "durable rows/s, 100 writers", "higher", median(ours), median(limit))];
+    return [createRow("store.append", "durable rows/s, 100 writers", "higher", median(ours), median(limit))];
   } finally {
     await store.close();
     bare.close();
@@ -61,7 +61,7 @@ function createBareStore(file: string) {
     insertGroup(from: number, count: number) {
       db.exec("begin immediate");
       for (let i = from; i < from + count; i++) {
-        const invocation = invocationRow(i);
+        const invocation = createInvocationRow(i);
         insert.run(invocation.id, JSON.stringify(invocation));
       }
       db.exec("commit");

@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createEgress } from "../../../../packages/runner/src/egress/create-egress.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const FILE = fileURLToPath(new URL("../../children/egress-peer.mjs", import.meta.url));
@@ -16,7 +16,7 @@ const BYTES = 128 * 1024 * 1024;
 const REPETITIONS = 7;
 const TRANSFER_TIMEOUT_MS = 30_000;
 
-export async function egressThroughput(): Promise<Row[]> {
+export async function measureEgressThroughput(): Promise<Row[]> {
   const egress = createEgress({
     clock,
     limits: { bytes_in: Number.MAX_SAFE_INTEGER },
@@ -46,7 +46,13 @@ export async function egressThroughput(): Promise<Row[]> {
     }
     if (session.counts().refused > 0) throw new Error(JSON.stringify(session.refusals()));
     return [
-      row("egress.throughput", "MiB/s, one tunnel", "higher", median(rates.tunnel), median(rates.direct)),
+      createRow(
+        "egress.throughput",
+        "MiB/s, one tunnel",
+        "higher",
+        median(rates.tunnel),
+        median(rates.direct),
+      ),
     ];
   } finally {
     await session.close();

@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { SandboxManager } from "@anthropic-ai/sandbox-runtime";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../../../packages/runner/src/sandbox/open-sandbox.ts";
-import { benchContext } from "../../fixtures/bench-context.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createBenchContext } from "../../fixtures/bench-context.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { percentile } from "../../measuring/statistics.ts";
 
 const RUNS = 25;
@@ -18,7 +18,7 @@ const WARM_UP = 3;
 const REQUIRED_PROGRAMS = ["rg", "socat"];
 const log = createTestLogger();
 
-export async function sandboxNode(): Promise<Row[]> {
+export async function measureSandboxNode(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
   if (!sandbox.status.available) throw new Error(sandbox.status.reason);
@@ -50,7 +50,7 @@ export async function sandboxNode(): Promise<Row[]> {
   const p50 = (name: string) => percentile(times[name]!, 0.5);
   const peers = Object.keys(starts).slice(2);
   return [
-    row(
+    createRow(
       "sandbox.node",
       "ms p50, node -e 0 to its end",
       "lower",
@@ -68,7 +68,7 @@ const NO_ACCESS = {
 
 async function runConfined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promise<void> {
   const launched = await sandbox.launch({
-    grant: benchContext("inv_bench").grant,
+    grant: createBenchContext("inv_bench").grant,
     lifetime: "call",
     folder: "/usr/share",
     program: { kind: "node", file: process.execPath, args: ["-e", "0"] },

@@ -10,9 +10,9 @@ import { createRunner } from "@backplane/runner";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../../../packages/runner/src/sandbox/open-sandbox.ts";
-import { benchContext } from "../../fixtures/bench-context.ts";
+import { createBenchContext } from "../../fixtures/bench-context.ts";
 import { importEchoPackage } from "../../fixtures/echo-package.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median, percentile } from "../../measuring/statistics.ts";
 
 const CALLS = 40;
@@ -24,7 +24,7 @@ const log = createTestLogger();
 
 type Echo = Awaited<ReturnType<typeof createEcho>>;
 
-export async function sandboxCold(): Promise<Row[]> {
+export async function measureSandboxCold(): Promise<Row[]> {
   return await withEcho(async (echo) => {
     const confined = echo.createRunner({ sandbox: true, prewarmed: 0 });
     const plain = echo.createRunner({ sandbox: false, prewarmed: 0 });
@@ -44,13 +44,13 @@ export async function sandboxCold(): Promise<Row[]> {
     }
     const [ours, limit] = [percentile(times.confined, 0.5), percentile(times.plain, 0.5)];
     return [
-      row("sandbox.cold", "ms p50, spawn + hello + first call", "lower", ours, limit),
-      row("sandbox.cold.extra-ms", "ms over the plain process", "lower", ours - limit, null),
+      createRow("sandbox.cold", "ms p50, spawn + hello + first call", "lower", ours, limit),
+      createRow("sandbox.cold.extra-ms", "ms over the plain process", "lower", ours - limit, null),
     ];
   });
 }
 
-export async function sandboxPrewarmed(): Promise<Row[]> {
+export async function measureSandboxPrewarmed(): Promise<Row[]> {
   return await withEcho(async (echo) => {
     const runner = echo.createRunner({ sandbox: true, prewarmed: 1 });
     const times: number[] = [];
@@ -64,7 +64,7 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
       await runner.close();
     }
     return [
-      row(
+      createRow(
         "sandbox.prewarmed",
         "ms p50, a process ready for its one call",
         "lower",
@@ -76,11 +76,11 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
 }
 
 /** Starts `true` and waits for its exit, in the sandbox and as a plain process. */
-export async function sandboxRate(): Promise<Row[]> {
+export async function measureSandboxRate(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
   if (!sandbox.status.available) throw new Error(sandbox.status.reason);
-  const { grant } = benchContext("inv_bench");
+  const { grant } = createBenchContext("inv_bench");
   const program = { kind: "system" as const, file: "/bin/true", args: [] };
   const confined = async () => {
     const launched = await sandbox.launch({
@@ -107,7 +107,9 @@ export async function sandboxRate(): Promise<Row[]> {
     await sandbox.close();
     rmSync(home, { recursive: true, force: true });
   }
-  return [row("sandbox.rate", "starts/s of true", "higher", median(rates.confined), median(rates.plain))];
+  return [
+    createRow("sandbox.rate", "starts/s of true", "higher", median(rates.confined), median(rates.plain)),
+  ];
 }
 
 /** Like a plugin's process: three pipes, its own process group. */
@@ -162,7 +164,7 @@ async function createEcho() {
         /** Runs one call and returns its duration in milliseconds. */
         async call(isolation: "isolated" | "worker", pool_key: string): Promise<number> {
           const invocation_id = `inv_${calls++}`;
-          const context = benchContext(invocation_id);
+          const context = createBenchContext(invocation_id);
           const from = performance.now();
           const { status, error } = await runner.run(
             {

@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import { type Server, startGateway } from "../../processes/server-process.ts";
 
@@ -14,7 +14,7 @@ const SPEC = process.env.BENCH_NPM_SPEC ?? "@modelcontextprotocol/server-everyth
 const PAIRS = 5;
 const FLAGS = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"];
 
-export async function npmFetch(): Promise<Row[]> {
+export async function measureNpmFetch(): Promise<Row[]> {
   const base = mkdtempSync(join(tmpdir(), "backplane-bench-npm-"));
   const caches = { ours: join(base, "ours"), npm: join(base, "npm") };
   const server = await startGateway({ NPM_CONFIG_CACHE: caches.ours });
@@ -29,7 +29,9 @@ export async function npmFetch(): Promise<Row[]> {
         times.npm.push(fetchWithNpm(base, caches.npm));
       }
       const limit = median(times.npm);
-      rows.push(row(`npm.fetch.${cache}`, "ms to install a server", "lower", median(times.ours), limit));
+      rows.push(
+        createRow(`npm.fetch.${cache}`, "ms to install a server", "lower", median(times.ours), limit),
+      );
     }
     return rows;
   } finally {

@@ -17,7 +17,7 @@ import { createGunzip } from "node:zlib";
 import { type Extract, extract } from "tar-stream";
 import { startDockerRegistry } from "../../../../test/support/registries/docker-registry.ts";
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import { CLI, type Server, startGateway } from "../../processes/server-process.ts";
 
@@ -34,7 +34,7 @@ interface Extraction {
   flushed_ms: number;
 }
 
-export async function supplyInstall(): Promise<Row[]> {
+export async function measureSupplyInstall(): Promise<Row[]> {
   const registry = await startDockerRegistry({ login: false });
   const base = mkdtempSync(join(tmpdir(), "backplane-bench-supply-"));
   const server = await startGateway({}, `[egress]\nallow_private = ["${registry.host}"]\n`);
@@ -68,7 +68,7 @@ export async function supplyInstall(): Promise<Row[]> {
     await cli("plugin", "install", reference, "--bind");
     const invoke = await measureMs(() => cli("invoke", "echo", "--input", '{"text":"x"}'));
     return [
-      row(
+      createRow(
         "supply.install",
         "ms to install 50 MB from a registry",
         "lower",

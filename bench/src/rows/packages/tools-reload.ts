@@ -1,7 +1,7 @@
 /** The cost of saving a tool file: the time until it is loaded, and the memory that a thousand reloads leave. */
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import { startChild } from "../../processes/child-process.ts";
 
@@ -12,7 +12,7 @@ const TIMED = 20;
 const MAX_MB = 5;
 const MAX_MS = 1_000;
 
-export async function toolsReload(): Promise<Row[]> {
+export async function measureToolsReload(): Promise<Row[]> {
   const server = startChild(
     new URL("../../children/reload-gateway.ts", import.meta.url),
     [],
@@ -61,8 +61,8 @@ export async function toolsReload(): Promise<Row[]> {
     const growth = (after.heap - before.heap) / 1024 / 1024;
     const metric = `MB of heap grown over ${RELOADS.toLocaleString("en")} reloads`;
     return [
-      row("tools.reload-heap", metric, "lower", growth, MAX_MB),
-      row("tools.reload", "ms from save to loaded, one tool file", "lower", median(times_ms), MAX_MS),
+      createRow("tools.reload-heap", metric, "lower", growth, MAX_MB),
+      createRow("tools.reload", "ms from save to loaded, one tool file", "lower", median(times_ms), MAX_MS),
     ];
   } finally {
     await server.stop();

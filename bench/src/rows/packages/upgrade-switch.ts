@@ -5,7 +5,7 @@
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildEchoPackage } from "../../fixtures/echo-package.ts";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { percentile } from "../../measuring/statistics.ts";
 import { type Server, startGateway } from "../../processes/server-process.ts";
 
@@ -23,7 +23,7 @@ interface EndedCall {
   crashed_in: string | null;
 }
 
-export async function upgradeSwitch(): Promise<Row[]> {
+export async function measureUpgradeSwitch(): Promise<Row[]> {
   const echo = await buildEchoPackage();
   const next = writeVersion(echo.folder, "1.1.0", false);
   const crashing = writeVersion(echo.folder, "1.2.0", true);
@@ -64,7 +64,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
       p99_ms: percentile(during, 0.99),
     };
     return [
-      row(
+      createRow(
         "upgrade.switch",
         `ms from the request to the end of the first call to the new version, ${CALLS_PER_SECOND} calls/s`,
         "lower",
@@ -72,8 +72,14 @@ export async function upgradeSwitch(): Promise<Row[]> {
         null,
         peers,
       ),
-      row("upgrade.failed", `failed calls out of ${switched.calls.length}`, "lower", failed.length, null),
-      row(
+      createRow(
+        "upgrade.failed",
+        `failed calls out of ${switched.calls.length}`,
+        "lower",
+        failed.length,
+        null,
+      ),
+      createRow(
         "upgrade.rollback",
         "ms from the first call to a crashing version to the end of the last one",
         "lower",
@@ -81,7 +87,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
         MAX_ROLLBACK_MS,
         { failed: lost.length, crashed: crashed_calls.length, calls: crashed.calls.length },
       ),
-      row(
+      createRow(
         "upgrade.rollback-failed",
         `failed calls out of ${crashed.calls.length}`,
         "lower",

@@ -4,7 +4,7 @@
  * neither side gains from batching.
  */
 
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 import { type Child, startChild } from "../../processes/child-process.ts";
 import { startBareServer, startWatchServer, type WatchServer } from "./watch-server.ts";
@@ -22,7 +22,7 @@ interface Side {
   cpu: number[];
 }
 
-export async function fanoutWs(): Promise<Row[]> {
+export async function measureFanout(): Promise<Row[]> {
   const ours = await createSide(await startWatchServer(), "watched");
   const bare = await createSide(await startBareServer(), null);
   try {
@@ -32,8 +32,8 @@ export async function fanoutWs(): Promise<Row[]> {
     }
     const metric = `frames/s, ${CLIENTS} clients, 0.3 kB`;
     return [
-      row("fanout.ws", metric, "higher", median(ours.rates), median(bare.rates)),
-      row("fanout.ws.cpu", "server µs/frame", "lower", median(ours.cpu), median(bare.cpu)),
+      createRow("fanout.ws", metric, "higher", median(ours.rates), median(bare.rates)),
+      createRow("fanout.ws.cpu", "server µs/frame", "lower", median(ours.cpu), median(bare.cpu)),
     ];
   } finally {
     for (const { clients, server } of [ours, bare]) {

@@ -1,6 +1,6 @@
 /** The memory of an idle session with one attached client, compared with a bare `ws` connection. */
 
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { startChild } from "../../processes/child-process.ts";
 import { connectClients } from "./watch-clients.ts";
 
@@ -12,13 +12,13 @@ interface Memory {
   rss: number;
 }
 
-export async function sessionIdle(): Promise<Row[]> {
+export async function measureIdleSessions(): Promise<Row[]> {
   const ours = await measurePerClient("ours", (n) => `idle-${n}`);
   const bare = await measurePerClient("bare", null);
   const metric = `bytes each, ${SESSIONS.toLocaleString("en")} sessions, 1 client each`;
   return [
-    row("session.idle-bytes", `${metric}, resident`, "lower", ours.rss, bare.rss),
-    row("session.idle-bytes.heap", `${metric}, heap and buffers`, "lower", ours.heap, bare.heap),
+    createRow("session.idle-bytes", `${metric}, resident`, "lower", ours.rss, bare.rss),
+    createRow("session.idle-bytes.heap", `${metric}, heap and buffers`, "lower", ours.heap, bare.heap),
   ];
 }
 

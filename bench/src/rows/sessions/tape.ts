@@ -12,7 +12,7 @@ import { createIdSource } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import { createSessions, type Sessions, toTapedEntry } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
-import { type Row, row } from "../../measuring/row.ts";
+import { createRow, type Row } from "../../measuring/row.ts";
 import { median } from "../../measuring/statistics.ts";
 
 const LONG_ENTRIES = 100_000;
@@ -24,7 +24,7 @@ const HYDRATIONS = 100;
 const HYDRATION_ROUNDS = 41;
 const REPETITIONS = 7;
 
-export async function tape(): Promise<Row[]> {
+export async function measureTape(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-tape-"));
   const file = join(folder, "store.db");
   const store = await openSqliteStore({ file });
@@ -56,8 +56,14 @@ export async function tape(): Promise<Row[]> {
       hydrate.short.push(short_ms);
     }
     return [
-      row("tape.replay", "entries/s, 100,000 entries", "higher", median(replay.ours), median(replay.bare)),
-      row(
+      createRow(
+        "tape.replay",
+        "entries/s, 100,000 entries",
+        "higher",
+        median(replay.ours),
+        median(replay.bare),
+      ),
+      createRow(
         "tape.hydrate",
         "ms, 100,000 entries before the anchor; limit: 1,000 entries",
         "lower",

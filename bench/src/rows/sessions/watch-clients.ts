@@ -11,7 +11,7 @@ export interface ConnectedClients {
   /** Frames received so far by all clients. */
   readonly frames: number;
   /** Resolves when this many frames have arrived. */
-  reached(frames: number): Promise<void>;
+  waitForFrames(frames: number): Promise<void>;
   close(): void;
 }
 
@@ -42,7 +42,7 @@ export async function connectClients(
     get frames() {
       return frames;
     },
-    reached(target) {
+    waitForFrames(target) {
       return new Promise((resolve) => {
         done = resolve;
         target_frames = target;
@@ -117,7 +117,7 @@ if (import.meta.main) {
     const request = JSON.parse(line) as
       | { url: string; clients: number; session: string | null }
       | { reach: number };
-    if ("reach" in request) await connected!.reached(request.reach);
+    if ("reach" in request) await connected!.waitForFrames(request.reach);
     else {
       connected?.close();
       const { session } = request;
