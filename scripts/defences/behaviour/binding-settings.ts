@@ -59,22 +59,22 @@ export const BINDING_SETTINGS_MUTANTS: Mutant[] = [
   {
     defence: "move: settings that are sent back are not chosen for the new version",
     file: PLAN,
-    from: "      !is_move || is_rollback || restates,",
+    from: "      !is_move || is_rollback || all_chosen,",
     to: "      true,",
     tests: REQUESTED_TESTS,
   },
   {
     defence: "move: a rollback restores settings that the binding has again",
     file: PLAN,
-    from: "      !is_move || is_rollback || restates,",
-    to: "      !is_move || restates,",
+    from: "      !is_move || is_rollback || all_chosen,",
+    to: "      !is_move || all_chosen,",
     tests: REQUESTED_TESTS,
   },
   {
     defence: "move: the settings of an upgrade are chosen",
     file: PLAN,
-    from: "{ restates: true, grants }",
-    to: "{ grants }",
+    from: "{ all_chosen: true, grants_new }",
+    to: "{ grants_new }",
     tests: MOVE_TESTS,
   },
   {

@@ -1,7 +1,7 @@
 /**
  * Decides who may choose the names of tools (server.names). Policies match tools by name, so a name carries authority:
  * a renamed server escapes the denials of its old name, and a server that takes a name gets the trust that was given to
- * that name. Only an admin gives a server a name that its package does not have yet, or takes a name that a policy or
+ * that name. Only an admin may give a server a name that its package does not have yet, or a name that a policy or
  * another package uses.
  */
 import {

@@ -67,13 +67,10 @@ type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "s
 interface PatchOptions {
   /** True for a rollback: the settings are those that this version had before. */
   is_rollback?: boolean;
-  /**
-   * The body contains only values that were chosen for this version, so a value counts as chosen even if the binding
-   * already has it.
-   */
-  restates?: boolean;
-  /** The version gets the permissions that only it requests. */
-  grants?: boolean;
+  /** All values of the body were chosen for this version, including those that the binding already has. */
+  all_chosen?: boolean;
+  /** The new version gets the permissions that the previous one did not request. */
+  grants_new?: boolean;
 }
 
 export interface BindingPlanner {
@@ -84,7 +81,7 @@ export interface BindingPlanner {
   /** Plans a new binding, or the move of the binding that the export has in another version. */
   create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
   /**
-   * Plans the move of all these bindings, at most one for each export, to another version. With `grants` the new
+   * Plans the move of all these bindings, at most one for each export, to another version. With `grants_new` the new
    * version gets the permissions that the previous versions did not request.
    */
   moveAll(
@@ -92,7 +89,7 @@ export interface BindingPlanner {
     older: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
-    grants?: boolean,
+    grants_new?: boolean,
   ): Promise<PlannedMove[]>;
   patch(
     caller: Caller,
@@ -206,7 +203,7 @@ export function createBindingPlanner(
     older: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
-    grants = false,
+    grants_new = false,
   ): Promise<PlannedMove[]> {
     const moving = older.filter((binding) => !isEndedShare(binding));
     for (const { export_id, binding_id } of moving) {
@@ -224,7 +221,7 @@ export function createBindingPlanner(
         ...definedFields({ config }),
         changes: definedFields({ secrets, policy }),
       };
-      moves.push(await patch(caller, before, body, "binding.upgrade", { restates: true, grants }));
+      moves.push(await patch(caller, before, body, "binding.upgrade", { all_chosen: true, grants_new }));
     }
     return moves;
   }
@@ -236,7 +233,7 @@ export function createBindingPlanner(
     action: string,
     options: PatchOptions = {},
   ): Promise<PlannedMove> {
-    const { is_rollback = false, restates = false, grants = false } = options;
+    const { is_rollback = false, all_chosen = false, grants_new = false } = options;
     const package_version = body.package_version ?? before.package_version;
     const is_move = package_version !== before.package_version;
     const checked = await findExport(packages, before.scope.org_id, { ...before, package_version });
@@ -246,7 +243,7 @@ export function createBindingPlanner(
       before,
       { ...carried_settings, config: carried.config },
       body,
-      !is_move || is_rollback || restates,
+      !is_move || is_rollback || all_chosen,
     );
     const draft: Binding = {
       ...withoutUpgradeState(before, is_move),
@@ -278,7 +275,7 @@ export function createBindingPlanner(
       await recordMove(before, from, checked, draft, {
         trust,
         is_rollback,
-        grants,
+        grants_new,
         sets_never,
         may_waive,
         set,
@@ -323,14 +320,14 @@ export function createBindingPlanner(
     {
       trust,
       is_rollback,
-      grants,
+      grants_new,
       sets_never,
       may_waive,
       set,
     }: {
       trust: readonly string[];
       is_rollback: boolean;
-      grants: boolean;
+      grants_new: boolean;
       /** The change itself waives approval, for the new version. */
       sets_never: boolean;
       /** The caller may waive approval, so a waiver can be kept for other bytes. */
@@ -339,7 +336,7 @@ export function createBindingPlanner(
     },
   ): Promise<void> {
     const narrowed =
-      is_rollback || grants
+      is_rollback || grants_new
         ? { policy: draft.policy, withheld: [], limited: [] }
         : withholdPermissions(draft.policy, from.export.permissions, checked.export.permissions, set);
     draft.policy = narrowed.policy;
@@ -351,7 +348,7 @@ export function createBindingPlanner(
         draft.policy = fields;
       }
     }
-    const carried = grants
+    const carried = grants_new
       ? { held: [], limited: [] }
       : held.carryOver({ binding: before, checked: from }, { binding: draft, checked }, is_rollback);
     const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];

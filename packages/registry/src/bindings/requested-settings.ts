@@ -22,18 +22,18 @@ export interface RequestedSettings extends Settings {
 }
 
 /**
- * `carried` are the settings that the binding keeps if the patch sets none. With `restates`, values of the patch that
- * equal the current ones count as chosen as well: the version stays the same, or the patch contains only chosen values.
+ * `carried` are the settings that the binding keeps if the patch sets none. `all_chosen` means that values of the patch
+ * that equal the current ones were chosen as well: the version stays the same, or the patch contains nothing else.
  */
 export function resolveSettings(
   before: Settings,
   carried: Settings,
   { config, secrets, policy, changes }: BindingPatch,
-  restates: boolean,
+  all_chosen: boolean,
 ): RequestedSettings {
   const resolve = <T extends object>(requested: T | undefined, old: T, kept: T): T => {
     if (requested === undefined) return kept;
-    return restates ? requested : (replaceUnchanged(requested, old, kept) as T);
+    return all_chosen ? requested : (replaceUnchanged(requested, old, kept) as T);
   };
   return {
     config: resolve(config, before.config, carried.config),

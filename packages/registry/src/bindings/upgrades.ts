@@ -69,9 +69,9 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
     const older = existing.filter(
       (binding) => binding.share_of === undefined && binding.package_version !== package_version,
     );
-    const grants = new_permissions === "grant";
-    const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
-    if (grants) requireHeldContent(moves);
+    const grants_new = new_permissions === "grant";
+    const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants_new);
+    if (grants_new) requireHeldContent(moves);
     if (new_permissions === "hold") {
       const permissions = await findPermissionsToHold(moves);
       if (permissions.length > 0) return await holdUpgrade(caller, existing, moves, permissions, body);

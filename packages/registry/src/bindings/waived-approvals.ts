@@ -1,6 +1,7 @@
 /**
- * Bindings whose calls need no approval (`policy.approval = never`). Only an admin waives approval, only up to the risk
- * that the policy allows with `lasting_approvals`, and only for the grant that the binding has when approval is waived.
+ * Bindings whose calls need no approval (`policy.approval = never`). Only an admin may waive approval, and only up to
+ * the risk that the policy allows with `lasting_approvals`. The waiver covers the grant that the binding has at that
+ * time.
  */
 import {
   BackplaneError,

@@ -1,5 +1,5 @@
 /**
- * Keys that an org trusts to sign packages. Only an admin of the whole org changes them, and each change is audited.
+ * Keys that an org trusts to sign packages. Only an admin of the whole org may change them, and each change is audited.
  * Trusting a key again corrects or renews it. A revoked key stays revoked, because whoever has stolen it can backdate
  * signatures.
  */
