@@ -40,6 +40,9 @@ export const SecretKeyRotationSchema = z.object({
   unused_keys: z.array(z.string()).describe("keys that no longer seal any secret and can be removed"),
 });
 
+const LISTED_TOOLS_TEXT =
+  "The tools that are listed for the key. `*` matches any characters, and `@NAME` stands for a profile of the policy. Other tools are found by search. If absent, all tools are listed.";
+
 /** A tool that a key lists, or `@NAME` for the tools of a profile. */
 const ListedToolSchema = z
   .string()
@@ -60,12 +63,7 @@ export const KeySchema = z.object({
   created_at: TimestampSchema,
   expires_at: TimestampSchema.nullable(),
   revoked_at: TimestampSchema.nullable(),
-  tools: z
-    .array(z.string())
-    .optional()
-    .describe(
-      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. If absent, all are listed.",
-    ),
+  tools: z.array(z.string()).optional().describe(LISTED_TOOLS_TEXT),
   llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });
 export const KeyCreateSchema = z.strictObject({
@@ -75,14 +73,7 @@ export const KeyCreateSchema = z.strictObject({
   role: z.enum(ROLES).default("user"),
   scopes: z.array(z.enum(KEY_SCOPES)).min(1, "specify at least one scope"),
   expires_at: TimestampSchema.optional(),
-  tools: z
-    .array(ListedToolSchema)
-    .min(1)
-    .max(64)
-    .optional()
-    .describe(
-      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. If absent, all are listed.",
-    ),
+  tools: z.array(ListedToolSchema).min(1).max(64).optional().describe(LISTED_TOOLS_TEXT),
   llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });
 

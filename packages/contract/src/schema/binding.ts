@@ -57,7 +57,7 @@ export const BindingPolicySchema = z.strictObject({
     .record(SlotSchema, SecretVariableSchema)
     .optional()
     .describe(
-      "Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. A slot of an mcp.stdio server that a request binds without a variable gets the one named after it (api_key: API_KEY), unless the config refers to the slot.",
+      "Maps slots to environment variables, for mcp.stdio and hefty.jsonrpc, which have no other channel for secrets. If a request binds a slot of an mcp.stdio server without a variable, the slot gets the variable that is named after it (API_KEY for api_key), unless the config refers to the slot.",
     ),
   /** Lets tools that require the host run on the gateway's machine without a sandbox. Only the admin token can set it. */
   host_target: z.boolean().optional(),
@@ -76,8 +76,13 @@ export const BindingPolicySchema = z.strictObject({
   deliveries: z
     .strictObject({
       paused: z.boolean().optional().describe("Events are kept and delivered after the hook is resumed."),
-      concurrency: z.int().min(1).max(64).optional().describe("Deliveries at the same time; default 4."),
-      max_attempts: z.int().min(1).max(100).optional().describe("Attempts before giving up; default 10."),
+      concurrency: z.int().min(1).max(64).optional().describe("Number of concurrent deliveries; default 4."),
+      max_attempts: z
+        .int()
+        .min(1)
+        .max(100)
+        .optional()
+        .describe("Attempts before a delivery is dead; default 10."),
       filter: EventFilterSchema.optional().describe("Further narrows the filter of the manifest."),
     })
     .optional(),
@@ -133,7 +138,7 @@ export const BindingPatchSchema = z.strictObject({
     })
     .optional()
     .describe(
-      "Single fields of the policy and single secrets: null removes one, and all others are kept. With package_version, a value in config, secrets or policy that equals the current one was chosen for the old version, and a value here is chosen for the new one.",
+      "Individual fields of the policy and individual secrets. Null removes one, and all others are kept. With package_version, all values here are chosen for the new version, whereas a value in config, secrets or policy that equals the current one counts as chosen for the old version.",
     ),
 });
 
@@ -245,7 +250,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     .int()
     .optional()
     .describe(
-      "Only if the change disables a hook: how many deliveries waited for it; 500 means 500 or more. They are kept until the hook is enabled again, at most as long as dead letters.",
+      "Only if the change disables a hook: the number of deliveries that were waiting for it, where 500 means 500 or more. They are kept until the hook is enabled again, but no longer than dead letters.",
     ),
 });
 

@@ -28,7 +28,7 @@ export const LlmKeyLimitsSchema = LlmBudgetSchema.extend({
     .max(64)
     .optional()
     .describe(
-      "The models that the key may use, as INSTANCE/MODEL; `*` matches any characters. If absent, all models.",
+      "The models that the key may use, as INSTANCE/MODEL; `*` matches any characters. If absent, all models are allowed.",
     ),
 });
 
@@ -55,7 +55,7 @@ export const LlmCallSchema = z.object({
   operation: z.enum(["generate", "count_tokens"]),
   stream: z.boolean(),
   provider: z.string().describe("The provider instance."),
-  model: z.string().describe("The model that the provider was asked for."),
+  model: z.string().describe("The model that was requested from the provider."),
   requested_model: z.string(),
   actor: z.string().describe("admin, a key, or the invocation of a delegated token."),
   key_id: z
@@ -67,7 +67,10 @@ export const LlmCallSchema = z.object({
   run_id: z.string().nullable(),
   execution_id: z.string().nullable().describe("The harness execution."),
   started_at: TimestampSchema,
-  first_part_ms: z.number().nullable().describe("From the record to the first part of the answer."),
+  first_part_ms: z
+    .number()
+    .nullable()
+    .describe("Milliseconds from the record to the first part of the answer."),
   duration_ms: z.number().nullable(),
   usage: LlmUsageSchema.nullable(),
   stop_reason: z.string().nullable(),

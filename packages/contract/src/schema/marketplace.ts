@@ -163,8 +163,8 @@ export const MarketplaceCardSchema = z.object({
       }),
     )
     .describe(
-      "What changes from each version in use to the version of a card that can be installed, one sentence for each change. `riskier` marks a " +
-        "sentence about something that the package can do only with the card's version.",
+      "What changes from each version in use to the card's version, if that can be installed, one sentence for each " +
+        "change. `riskier` marks a change that lets the package do more, or a change of its source.",
     ),
 });
 

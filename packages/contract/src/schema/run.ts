@@ -44,7 +44,7 @@ export const RunSchema = z.object({
   iterations: z
     .int()
     .describe(
-      "The number of model calls: those of the run's own loop, and those that have ended at the model endpoints with the delegated tokens of the run, of its harness and of its tools. Child runs, which a harness or a sub-agent starts, count their own.",
+      "The number of model calls: those of the run's own loop, and the finished calls to the model endpoints with a delegated token of the run, its harness or its tools. Child runs, which a harness or a sub-agent starts, count their own calls.",
     ),
   channel: z
     .string()
