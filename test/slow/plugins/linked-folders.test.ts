@@ -41,7 +41,7 @@ test("reloads a linked package after each save, keeps bindings and settings, and
   const refused = await gateway.cli("plugin", "install", path, "--bind");
   expect(refused.code).toBe(1);
   expect(refused.stderr).toMatch(/acme\/hello 0\.1\.0 is already installed with different content/);
-  expect(refused.stderr).toMatch(/Raise the version .*--editable/);
+  expect(refused.stderr).toMatch(/Increase the version .*--editable/);
 
   const linked = await cli("plugin", "install", path, "--editable");
   expect(linked.stdout).toMatch(/Linked .* as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);
