@@ -10,10 +10,10 @@ const shared = {
   ssr: { resolve: { conditions, externalConditions: ["backplane-source", "node"] } },
 };
 
-/** How long `expect.poll` waits. `npm run mutate` sets less, because it often waits in vain for broken code. */
+/** How long `expect.poll` waits. `npm run mutate` sets a shorter time, because polling broken code is often in vain. */
 const poll = { timeout: Number(process.env.BACKPLANE_POLL_MS ?? 60_000), interval: 20 };
 
-/** By default, every use of an import from a module of Node goes through a proxy, which took a tenth of the time. */
+/** By default, every use of an import from a Node module goes through a proxy, which took a tenth of the run time. */
 const deps = { interopDefault: false };
 
 export default defineConfig({
@@ -33,7 +33,7 @@ export default defineConfig({
           name: "fast",
           deps,
           globalSetup: ["test/support/vitest/run-folder.ts"],
-          // The files of a worker share its modules. Loading them again for every file took half of the time.
+          // The files of a worker share its modules. Loading them again for every file took half of the run time.
           isolate: false,
           setupFiles: ["test/support/vitest/fresh-process.ts", "test/support/vitest/seed.ts"],
           include: [
@@ -43,7 +43,7 @@ export default defineConfig({
             "examples/*/test/**/*.test.ts",
           ],
           exclude: ["**/node_modules/**", "test/slow/**"],
-          // These limits end tests that hang. On a busy machine (load 20) a healthy test takes ten times as long.
+          // These limits end tests that hang. On a busy machine (load 20) a test that passes takes ten times as long.
           testTimeout: 120_000,
           hookTimeout: 120_000,
           expect: { requireAssertions: true, poll },
@@ -54,7 +54,8 @@ export default defineConfig({
         test: {
           name: "slow",
           deps,
-          // Many of these tests wait for outages, leases and restarts. Projects with other limits run one after another.
+          // Many of these tests wait for outages, leases and restarts. Projects with a different `maxWorkers` must be in
+          // different groups, which run one after the other.
           maxWorkers: availableParallelism() + 4,
           sequence: { groupOrder: 1 },
           globalSetup: ["test/support/vitest/run-folder.ts"],

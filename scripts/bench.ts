@@ -1,6 +1,6 @@
 /**
- * Installs the benchmark's own peers if one is missing, builds, then runs the benchmark. The default install
- * does not include the peers.
+ * Installs the peers of the benchmark if one is missing, builds the project, then runs the benchmark. The default
+ * install does not include the peers.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -14,7 +14,7 @@ function run(command: string, args: string[], cwd: string): number {
 
 function main(args: string[]): number {
   if (!isInstalled()) {
-    // Install scripts of third-party packages are disabled: the peers work without them.
+    // Install scripts of third-party packages are disabled; the peers work without them.
     const installed = run("npm", ["ci", "--ignore-scripts", "--no-fund", "--no-audit"], "bench");
     if (installed !== 0) return installed;
   }

@@ -1,6 +1,6 @@
 /**
- * Makes the examples self-contained, as every package must be: TypeScript is bundled into one file, and the
- * Python SDK is copied next to the plugin. Generated files are not committed. A file is replaced atomically
+ * Makes the examples self-contained, as every package must be: bundles TypeScript into one file, and copies the
+ * Python SDK next to the plugin. Generated files are not committed. A file is replaced atomically
  * and only if it changed, so that a concurrent test never reads a partial file.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -18,7 +18,7 @@ export async function buildExamples(root: string = join(ROOT, "examples")): Prom
   return built.flat();
 }
 
-/** Returns the generated files. */
+/** Returns the paths of the generated files. */
 export async function buildExample(folder: string): Promise<string[]> {
   const outputs: string[] = [];
   const source = join(folder, "src/plugin.ts");
@@ -42,7 +42,7 @@ async function bundle(source: string, target: string): Promise<string> {
     logLevel: "warning",
   });
   const [output] = result.outputFiles;
-  if (output === undefined) throw new Error(`esbuild produced no output for ${source}`);
+  if (output === undefined) throw new Error(`esbuild produced no output for ${source}.`);
   return replaceFile(target, output.contents);
 }
 

@@ -25,7 +25,7 @@ export async function buildInstrumentHost(
     logLevel: "error",
   });
   const [output] = result.outputFiles;
-  if (output === undefined) throw new Error("esbuild produced no output for the instrument host");
+  if (output === undefined) throw new Error("esbuild produced no output for the instrument host.");
   return replaceFile(target, output.contents);
 }
 

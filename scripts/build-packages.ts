@@ -1,8 +1,8 @@
 /**
  * Bundles each package of the gateway and each bundled plugin into one file per entry, because reading 700 small
  * modules took most of the start time. The package names and entries stay the same, so an import by name gets the
- * same module. The bundle of the command (cli) contains all other packages and their libraries, and so does the
- * bundle of each worker thread, so a start resolves and reads only about ten files. Files that a module reads from
+ * same module. The bundles of the command (cli) and of each worker thread also contain the packages and
+ * libraries that they import, so a start resolves and reads only about ten files. Files that a module reads from
  * its own folder (threads, pages, C sources) are still found where tsc puts them.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
@@ -32,12 +32,12 @@ const PACKAGE_NAMES = [
   "gateway",
   "authoring",
 ];
-/** Programs of worker threads, as paths in `src` and `dist` of their packages. */
+/** Programs of worker threads, as paths below `src` and `dist` of their packages. */
 const THREADS: Record<string, string[]> = {
   store: ["sqlite/writer/writer-worker", "sqlite/damage/check-thread"],
   supply: ["schemas/schema-worker"],
 };
-/** The path below `dist`, as in package.json. */
+/** The folder of the bundles below `dist`, as in the `exports` of package.json. */
 const LIB = "lib";
 
 interface Manifest {
@@ -64,7 +64,7 @@ async function buildPackage(name: string): Promise<void> {
   const written = new Set(outputs.map(({ path }) => path));
   const obsolete = readdirSync(lib).filter((file) => !written.has(join(lib, file)));
   for (const file of obsolete) rmSync(join(lib, file));
-  // Removes the compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
+  // The cache contains the compiled code of the obsolete files; packages/cli/src/main.ts fills it again.
   if (obsolete.length > 0) rmSync(join(folder, "dist/compile-cache"), { recursive: true, force: true });
   await buildThreads(folder, THREADS[name] ?? []);
 }
@@ -89,7 +89,7 @@ async function buildThreads(folder: string, programs: readonly string[]): Promis
   }
 }
 
-/** CommonJS libraries in an ES module need `require` for the modules of Node. */
+/** CommonJS libraries in an ES module need `require` for Node's built-in modules. */
 const WITH_LIBRARIES: BuildOptions = {
   conditions: ["backplane-source"],
   external: ["pg-native", "bufferutil", "utf-8-validate"],
@@ -106,7 +106,7 @@ async function bundle(outdir: string, options: BuildOptions): Promise<OutputFile
     platform: "node",
     format: "esm",
     target: "node20",
-    plugins: [fromDist(outdir), plainBuiltins],
+    plugins: [rewriteSources(outdir), plainBuiltins],
     logLevel: "error",
     ...options,
     write: false,
@@ -115,8 +115,8 @@ async function bundle(outdir: string, options: BuildOptions): Promise<OutputFile
 }
 
 /**
- * One character beyond Latin-1 makes V8 keep and scan the whole text with two bytes per character. esbuild escapes such
- * characters in strings, so those that are left are in comments and regular expressions.
+ * A single character beyond Latin-1 makes V8 store and scan the whole text with two bytes per character. esbuild
+ * escapes such characters in strings, so the remaining ones are in comments and regular expressions, which accept `\u`.
  */
 function toAscii(text: string): Buffer {
   const escaped = text.replace(
@@ -127,14 +127,14 @@ function toAscii(text: string): Buffer {
 }
 
 /**
- * `import.meta.url` of a source file becomes the URL of its module in `dist` of its package, next to the files
- * that it reads. The packages are siblings in a clone and in node_modules. `z` is imported as a namespace, because
- * esbuild can leave out unused parts of a module, but not of an object. That leaves out three quarters of zod and saves
- * a tenth of the start time.
+ * Changes two things in the sources. `import.meta.url` becomes the URL of the module that tsc wrote to `dist`, next to
+ * the files that it reads; the packages are siblings in a clone and in node_modules. And `z` is imported as a
+ * namespace, because esbuild can drop unused parts of a module, but not of an object, which drops three quarters of zod
+ * and saves a tenth of the start time.
  */
-function fromDist(outdir: string): Plugin {
+function rewriteSources(outdir: string): Plugin {
   return {
-    name: "from-dist",
+    name: "rewrite-sources",
     setup: (building) =>
       building.onLoad({ filter: /\.ts$/ }, ({ path }) => {
         const text = readFileSync(path, "utf8");
@@ -150,10 +150,10 @@ function fromDist(outdir: string): Plugin {
 }
 
 /**
- * An ES import of a module of Node evaluates all its exports, and some of them load more modules: streams, web streams,
- * an HTTP client. Nothing here uses most of them, so an `import` reads only the exports that it lists. A `require` gets
- * the module itself. If an `import` also got the whole module, esbuild would define a getter per export in every file
- * with such an import, which took a tenth of the start time.
+ * An ES import of a built-in module evaluates all its exports, and some of them load more modules: streams, web
+ * streams, an HTTP client. The gateway does not use most of them, so an `import` reads only the exports that it lists.
+ * A `require` gets the module itself. If an `import` also got the whole module, esbuild would define a getter per
+ * export in every file with such an import, which took a tenth of the start time.
  */
 const plainBuiltins: Plugin = {
   name: "plain-builtins",
@@ -167,13 +167,13 @@ const plainBuiltins: Plugin = {
       contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
     }));
     building.onLoad({ filter: /.*/, namespace: "builtin-names" }, ({ path }) => ({
-      contents: namedExports(path),
+      contents: renderNamedExports(path),
     }));
   },
 };
 
-/** A call that is marked as pure is left out if nothing imports its result. */
-function namedExports(builtin: string): string {
+/** esbuild drops a call that is marked as pure if nothing imports its result. */
+function renderNamedExports(builtin: string): string {
   const names = Object.keys(process.getBuiltinModule(builtin)!).filter((name) => name !== "default");
   return `const get = (name) => process.getBuiltinModule(${JSON.stringify(builtin)})[name];
 export default /* @__PURE__ */ process.getBuiltinModule(${JSON.stringify(builtin)});

@@ -1,6 +1,6 @@
 /**
  * Bundles the TypeScript SDK into one file, which `plugin init` copies into each new plugin. The file is replaced
- * atomically and only if it changed, like the examples.
+ * atomically and only if it changed.
  */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,7 +1,6 @@
 /**
- * Bundles the host of tool files and its compiler into one file, because a sandbox mounts that file and
- * nothing else of this installation. The file is replaced atomically and only if it changed, like the
- * examples.
+ * Bundles the host program for tool files and its compiler into one file, because a sandbox mounts that file and
+ * nothing else of this installation. The file is replaced atomically and only if it changed.
  */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -28,7 +27,7 @@ export async function buildToolHost(target: string = join(SDK, "dist/tool-host.m
     logLevel: "error",
   });
   const [output] = result.outputFiles;
-  if (output === undefined) throw new Error("esbuild produced no output for the tool host");
+  if (output === undefined) throw new Error("esbuild produced no output for the tool host.");
   return replaceFile(target, output.contents);
 }
 

@@ -2,8 +2,8 @@
  * Builds everything but the sandbox-init programs (build-sandbox-init.ts), step by step, and shows on stderr each step
  * that takes longer than two seconds: `npm start` builds first, and a person who runs it must see that it is working.
  *
- *   --no-type-check   takes a fifth of the time and does not write declarations; the next build without it, or
- *                     `npm run check`, writes them and checks the types
+ *   --no-type-check   takes a fifth of the time, but neither checks types nor writes declarations; the next build
+ *                     without this flag, or `npm run check`, does both
  */
 import { spawn } from "node:child_process";
 

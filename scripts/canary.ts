@@ -2,7 +2,7 @@
  * Runs after the tests: sums up the suite's searches for the canary, a secret that every test gateway stores
  * (test/support/gateway/canary.ts), searches the test reports and the files that a killed test left in the temporary folder,
  * and fails if any copy of the canary is found or if no binding received it. The check covers the gateways that tests
- * start as processes and the plugins that test support writes for them; modules with their own tests have their own
+ * start as processes and the plugins that the test support writes for them; the tests of single modules have their own
  * canaries.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -37,11 +37,11 @@ function main(): number {
   for (const name of readdirSync(tmpdir()).filter((folder) => LEFTOVER_FOLDER.test(folder))) {
     searchFolder(join(tmpdir(), name), sum);
   }
-  const summary = `${gateways} gateways with ${bindings} bindings that carry it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
-  console.log(`canary: ${sum.hits.length} copies in ${summary}`);
+  const summary = `${sum.places} places of ${gateways} gateways with ${bindings} bindings that received it, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
+  console.log(`canary: found ${sum.hits.length} copies in ${summary}`);
   for (const hit of sum.hits) console.error(`  ${hit}`);
   if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;
-  console.error("no binding of the suite received the canary, so its absence proves nothing");
+  console.error("No binding of the suite received the canary, so its absence proves nothing.");
   return 1;
 }
 

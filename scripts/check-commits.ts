@@ -1,6 +1,6 @@
 /**
  * Checks commit subjects: `type(module): imperative summary`, at most 72 characters. Commits older than this
- * check are skipped. A tree without history, such as an archive, passes.
+ * script are skipped. A folder without history, such as an unpacked archive, passes.
  */
 import { execFileSync } from "node:child_process";
 
@@ -11,10 +11,11 @@ const MAX_LENGTH = 72;
 /** Returns the problem with a subject, or null if it is valid. */
 export function subjectProblem(subject: string): string | null {
   if (subject.startsWith("Merge ")) return null;
-  if (subject.length > MAX_LENGTH) return `${subject.length} characters, ${MAX_LENGTH} are allowed`;
+  if (subject.length > MAX_LENGTH)
+    return `it has ${subject.length} characters, and at most ${MAX_LENGTH} are allowed`;
   if (!SUBJECT.test(subject))
-    return `not "type(module): imperative summary" with a type of ${TYPES.join(", ")}`;
-  return subject.endsWith(".") ? "ends with a full stop" : null;
+    return `it is not "type(module): imperative summary" with one of the types ${TYPES.join(", ")}`;
+  return subject.endsWith(".") ? "it ends with a period" : null;
 }
 
 function git(...args: string[]): string {
@@ -26,7 +27,7 @@ function main(): void {
   try {
     first = git("log", "--diff-filter=A", "--format=%H", "--", "scripts/check-commits.ts").split("\n").at(-1);
   } catch {
-    console.log("no git history here: commit subjects were not checked");
+    console.log("There is no git history here, so commit subjects were not checked.");
     return;
   }
   if (first === undefined || first === "") return;

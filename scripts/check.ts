@@ -1,6 +1,6 @@
 /**
- * Runs the static checks of package.json (CHECKS) at the same time and prints the output of each when it finishes. The
- * project is built first, because type-aware checks read the declarations of its packages.
+ * Runs the static checks of package.json (CHECKS) concurrently and prints the output of each when it ends. The project
+ * is built first, because the type-aware checks read the declarations of its packages.
  *
  *   npm run check
  */
@@ -32,7 +32,7 @@ async function runAndReport(name: string, command: string): Promise<boolean> {
   const { code, output } = await run(command);
   const seconds = Math.round(performance.now() / 1_000);
   const passed = code === 0;
-  console.log(`${output}${name}: ${passed ? "passed" : `failed with ${code}`} after ${seconds} s`);
+  console.log(`${output}${name}: ${passed ? "passed" : `failed with exit code ${code}`} after ${seconds} s`);
   return passed;
 }
 

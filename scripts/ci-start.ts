@@ -19,11 +19,13 @@ mkdirSync(join(user_home, ".local/share"), { recursive: true });
 const env = newcomerEnvironment();
 const child = spawn("npm", ["start"], { env, stdio: ["ignore", "pipe", "inherit"], detached: true });
 const exited_early = new Promise<never>((_, reject) => {
-  child.once("exit", (code, signal) => reject(new Error(`npm start exited early: ${code ?? signal}`)));
+  child.once("exit", (code, signal) =>
+    reject(new Error(`npm start exited before the gateway was ready: ${code ?? signal}`)),
+  );
 });
 exited_early.catch(() => undefined);
 
-/** HOME is replaced so that `~` in the README is an empty folder; npm keeps its cache. */
+/** HOME is replaced, so that `~` in the README is an empty folder. npm keeps its cache. */
 function newcomerEnvironment(): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
   const cache = process.env.npm_config_cache ?? join(homedir(), ".npm");
@@ -64,7 +66,7 @@ async function waitForGroup(group: number): Promise<void> {
 function shellBlocksOf(section: string): string[] {
   const text = readFileSync("README.md", "utf8");
   const begin = text.indexOf(`\n## ${section}\n`);
-  if (begin < 0) throw new Error(`README.md has no section "${section}"`);
+  if (begin < 0) throw new Error(`README.md has no section "${section}".`);
   const end = text.indexOf("\n## ", begin + 1);
   return Array.from(text.slice(begin, end).matchAll(/^```sh\n(.*?)^```$/gms), (match) => match[1]!);
 }
@@ -72,7 +74,9 @@ function shellBlocksOf(section: string): string[] {
 function runScript(script: string): string {
   const { status, stdout, stderr } = spawnSync("sh", ["-e", "-c", script], { env, encoding: "utf8" });
   if (status === 0) return stdout;
-  throw new Error(`README.md: this failed with ${status}:\n${script}\n${stdout}${stderr}`);
+  throw new Error(
+    `README.md: these commands failed with exit code ${status}:\n${script}\n${stdout}${stderr}`,
+  );
 }
 
 function expectMatch(output: string, expected: RegExp, command: string): void {
@@ -81,13 +85,14 @@ function expectMatch(output: string, expected: RegExp, command: string): void {
 
 async function checkHttpAccess(url: string): Promise<void> {
   const health = await fetch(`${url}/healthz`);
-  if (health.status !== 200) throw new Error(`/healthz returned HTTP ${health.status}`);
+  if (health.status !== 200) throw new Error(`/healthz returned HTTP ${health.status}.`);
   const refused = await fetch(`${url}/v1/plugin-packages`);
   if (refused.status !== 401)
-    throw new Error(`a request without a token got ${refused.status} instead of 401`);
+    throw new Error(`A request without a token got HTTP ${refused.status} instead of 401.`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const listed = await fetch(`${url}/v1/plugin-packages`, { headers: { authorization: `Bearer ${token}` } });
-  if (listed.status !== 200) throw new Error(`a request with the admin token got ${listed.status}`);
+  if (listed.status !== 200)
+    throw new Error(`A request with the admin token got HTTP ${listed.status} instead of 200.`);
 }
 
 function checkFirstCall(url: string): void {
@@ -98,7 +103,7 @@ function checkFirstCall(url: string): void {
   expectMatch(output, /Hello, Ada!/, "invoke");
   expectMatch(output, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
   if (spawnSync("curl", ["--version"], { env }).error !== undefined) {
-    console.log("curl is not installed: the README's request over HTTP was skipped");
+    console.log("curl is not installed, so the README's request over HTTP was skipped.");
     return;
   }
   expectMatch(runScript(request!.replaceAll(README_URL, url)), /"greeting":"Hello, Ada!"/, "curl");
@@ -108,12 +113,15 @@ try {
   const url = await Promise.race([
     waitForReadyUrl(),
     exited_early,
-    rejectAfter(READY_MS, `not ready after ${READY_MS} ms`),
+    rejectAfter(READY_MS, `The gateway was not ready after ${READY_MS} ms.`),
   ]);
   await checkHttpAccess(url);
   checkFirstCall(url);
   process.kill(-child.pid!, "SIGTERM");
-  await Promise.race([waitForGroup(child.pid!), rejectAfter(STOP_MS, `not stopped after ${STOP_MS} ms`)]);
+  await Promise.race([
+    waitForGroup(child.pid!),
+    rejectAfter(STOP_MS, `The gateway had not stopped after ${STOP_MS} ms.`),
+  ]);
   console.log(`npm start: ready on ${url}, healthy, the README's first call ran in the sandbox, stopped`);
   process.exitCode = 0;
 } catch (error) {

@@ -13,16 +13,16 @@ type Option = Command["options"][number];
 
 const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   ok: "the command succeeded",
-  failed: "it failed",
+  failed: "the command failed",
   usage: "the command line is invalid, or a question needs an answer and there is no terminal",
-  denied: "the policy, a role or a person refused it",
+  denied: "the policy, a role or a person refused the request",
   auth: "the credential is missing or not accepted",
-  unreachable: "no gateway answers",
+  unreachable: "no gateway responds",
   trust: "a signature, a digest or a key is not trusted",
   conformance: "a plugin breaks a rule of its protocol",
-  partial: "only a part was done; the output lists the rest",
-  timeout: "it took too long",
-  interrupted: "it was interrupted",
+  partial: "only a part succeeded; the output lists the rest",
+  timeout: "the time limit was exceeded",
+  interrupted: "the command was interrupted",
 };
 
 export function renderCliReference(): string {
@@ -31,7 +31,7 @@ export function renderCliReference(): string {
   const parts = [
     "# Command reference",
     "",
-    "Generated from the command tree by `npm run docs:cli`; a test compares the two. `backplane COMMAND --help` shows the same.",
+    "Generated from the command tree by `npm run docs:cli`; a test compares the two. `backplane COMMAND --help` prints the same text.",
     "Data goes to stdout, progress and errors to stderr. An error has three lines: its [code](errors.md) and what happened, why,",
     "and the command that fixes it.",
     "",
@@ -88,7 +88,7 @@ function describeOption(option: Option): string {
   return notes.length === 0 ? option.description : `${option.description} (${notes.join("; ")})`;
 }
 
-/** The text after the options, which commander only writes while it shows help. */
+/** Returns the text after the options, which commander writes only when it prints the help. */
 function afterHelp(command: Command): string {
   let text = "";
   const initial_output = command.configureOutput();
@@ -111,7 +111,7 @@ function main(): void {
   const text = renderCliReference();
   if (!process.argv.includes("--check")) writeFileSync(FILE, text);
   else if (readFileSync(FILE, "utf8") !== text) {
-    console.error("docs/cli.md is out of date; run: npm run docs:cli");
+    console.error("docs/cli.md is out of date. Run `npm run docs:cli`.");
     process.exitCode = 1;
   }
 }

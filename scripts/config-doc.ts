@@ -1,7 +1,7 @@
 /**
  * Writes docs/configuration.md: the keys of backplane.toml with their types, limits and defaults from the schema, and
- * their meaning from the table below. A key without a meaning, and a meaning without a key, are errors. `--check` fails
- * if the page differs from the generated text.
+ * their meanings from the table below. A key without a meaning is an error, and so is a meaning without a key.
+ * `--check` fails if the page differs from the generated text.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { z } from "zod";
@@ -83,7 +83,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "orgs.ORG.tools": "tools that a call may invoke through the gateway",
   "projects.ORG/PROJECT": "the same fields as for an organization",
   "hefty.plugins": "settings by plugin id, under the names that Hefty uses",
-  "pypi.index_url": "the index, as PEP 503 describes it",
+  "pypi.index_url": "the URL of the package index (PEP 503)",
   "pypi.file_origins": "other hosts that serve the files of the index",
   "sandbox.enabled": "false: isolated exports are refused, and workers run without confinement",
   "sandbox.prewarmed": "prepared processes of isolated exports; 0 means none",
@@ -106,7 +106,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "egress.limits.bytes_in": "bytes that a call may receive",
   "oci.mirrors": "the mirrors of each registry, tried in this order before the registry",
   "oci.insecure": "registries and mirrors that are reached without TLS",
-  "packages.require_signature": "sources whose packages need a signature of a trusted key",
+  "packages.require_signature": "sources whose packages need a signature by a trusted key",
   "packages.require_provenance":
     "npm packages that need provenance: true for all, or their names (`@acme/*`)",
   "packages.sigstore_trust_root": "the `trusted_root.json` of a private Sigstore",
@@ -147,7 +147,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "log.files": "how many rotated logs are kept",
 };
 
-/** Defaults that another module applies when the key is absent. */
+/** Defaults that are not in the schema, because another module applies them if the key is absent. */
 const DEFAULTS_ELSEWHERE: Readonly<Record<string, unknown>> = {
   ...Object.fromEntries(
     Object.entries(DEFAULT_SANDBOX_LIMITS).map(([name, value]) => [`sandbox.limits.${name}`, value]),
@@ -157,8 +157,8 @@ const DEFAULTS_ELSEWHERE: Readonly<Record<string, unknown>> = {
   ),
 };
 
-/** The placeholders for the keys of records. */
-const RECORD_KEYS: Readonly<Record<string, string>> = { orgs: "ORG", "sandbox.package_limits": "NAME" };
+/** The placeholders for keys that the operator chooses. */
+const KEY_PLACEHOLDERS: Readonly<Record<string, string>> = { orgs: "ORG", "sandbox.package_limits": "NAME" };
 
 export function renderConfigReference(): string {
   const root = z.toJSONSchema(GatewayConfigSchema, { io: "input" }) as KeySchema;
@@ -170,14 +170,14 @@ export function renderConfigReference(): string {
     "",
     "Generated from the schema of the configuration by `npm run docs:config`; a test compares the two. The keys are those of",
     "`backplane.toml` in the home folder. A variable overrides the file, and a flag of `backplane up` overrides both.",
-    "[operating.md](operating.md) explains them. An unknown key is an error at startup. Settings that change while the gateway runs",
-    "are not here: `backplane config list` and [policy.md](policy.md).",
+    "[operating.md](operating.md) explains them. An unknown key is an error at startup. For settings that can change while the",
+    "gateway runs, see `backplane config list` and [policy.md](policy.md).",
   ];
   const documented_paths = new Set<string>();
   for (const [section, schema] of Object.entries(root.properties!)) {
     const description = SECTIONS[section];
     if (description === undefined)
-      throw new Error(`the section ${section} has no description in scripts/config-doc.ts`);
+      throw new Error(`The section ${section} has no description in scripts/config-doc.ts.`);
     parts.push(
       "",
       `## ${section}`,
@@ -189,7 +189,7 @@ export function renderConfigReference(): string {
     );
     for (const [path, key] of listKeys(section, schema)) {
       const meaning = MEANINGS[path];
-      if (meaning === undefined) throw new Error(`the key ${path} has no meaning in scripts/config-doc.ts`);
+      if (meaning === undefined) throw new Error(`The key ${path} has no meaning in scripts/config-doc.ts.`);
       documented_paths.add(path);
       const variable = variables.has(path) ? `\`${variables.get(path)}\`` : "";
       parts.push(`| \`${path}\` | ${typeText(key)} | ${defaultText(path, key)} | ${variable} | ${meaning} |`);
@@ -197,14 +197,15 @@ export function renderConfigReference(): string {
   }
   const unused = Object.keys(MEANINGS).filter((path) => !documented_paths.has(path));
   if (unused.length > 0)
-    throw new Error(`scripts/config-doc.ts describes unknown keys: ${unused.join(", ")}`);
+    throw new Error(`scripts/config-doc.ts describes keys that do not exist: ${unused.join(", ")}.`);
   return `${parts.join("\n")}\n`;
 }
 
 function listKeys(path: string, schema: KeySchema): [path: string, key: KeySchema][] {
   if (path === "projects") return [[`${path}.ORG/PROJECT`, { type: "table" }]];
-  if (path === "sandbox.package_limits") return [[`${path}.${RECORD_KEYS[path]}`, { type: "table" }]];
-  if (path in RECORD_KEYS) return listKeys(`${path}.${RECORD_KEYS[path]}`, schema.additionalProperties!);
+  if (path === "sandbox.package_limits") return [[`${path}.${KEY_PLACEHOLDERS[path]}`, { type: "table" }]];
+  if (path in KEY_PLACEHOLDERS)
+    return listKeys(`${path}.${KEY_PLACEHOLDERS[path]}`, schema.additionalProperties!);
   if (schema.properties === undefined) return [[path, schema]];
   return Object.entries(schema.properties).flatMap(([name, property]) =>
     listKeys(`${path}.${name}`, property),
@@ -231,7 +232,7 @@ function main(): void {
   const text = renderConfigReference();
   if (!process.argv.includes("--check")) writeFileSync(FILE, text);
   else if (readFileSync(FILE, "utf8") !== text) {
-    console.error("docs/configuration.md is out of date; run: npm run docs:config");
+    console.error("docs/configuration.md is out of date. Run `npm run docs:config`.");
     process.exitCode = 1;
   }
 }

@@ -1,6 +1,5 @@
 /**
- * Writes docs/errors.md from the list of error codes. `--check` fails if the page differs from the generated
- * text.
+ * Writes docs/errors.md from the list of error codes. `--check` fails if the page differs from the generated text.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { ERROR_CODES, type ErrorSpec } from "@backplane/contract";
@@ -51,7 +50,7 @@ function main(): void {
   const text = renderErrorsDoc();
   if (!process.argv.includes("--check")) writeFileSync(FILE, text);
   else if (readFileSync(FILE, "utf8") !== text) {
-    console.error("docs/errors.md is out of date; run: npm run docs:errors");
+    console.error("docs/errors.md is out of date. Run `npm run docs:errors`.");
     process.exitCode = 1;
   }
 }

@@ -1,7 +1,6 @@
 /**
- * Our MCP client for the public conformance suite, which passes the URL of its server as the last argument. The
- * scenarios with a sign-in run through a running gateway (mcp-conformance-gateway.ts), all others through a real
- * runner, as for any binding:
+ * Runs our MCP client for the public conformance suite, which passes the URL of its server as the last argument. The
+ * scenarios with a sign-in use a running gateway (mcp-conformance-gateway.ts), all others use a runner directly:
  *
  *   npx @modelcontextprotocol/conformance client --requirements 2026-07-28 \
  *     --command "node --conditions=backplane-source scripts/mcp-conformance-client.ts"
@@ -37,8 +36,8 @@ const runner = createRunner({
   clock,
   scratch_root,
   host: { name: "backplane", version: "0.1.0" },
-  // The suite starts dozens of clients concurrently; a server that answers late must not be mistaken for one
-  // with an older revision.
+  // The suite starts dozens of clients concurrently, and a server that responds late must not be mistaken for a server
+  // of an older revision.
   timeouts: { discover_ms: 120_000, initialize_ms: 120_000 },
   // The suite listens on the loopback interface, which only an operator may allow.
   egress: { operator_allows: [url.host], resolve: async () => ["127.0.0.1"] },

@@ -1,7 +1,7 @@
 /**
- * Runs the sign-in scenarios of the conformance suite through a running gateway: the scenario's server is
- * installed and bound, this script acts as the user (opens the URL, submits the final redirect), and every
- * tool is called; a sign-in during the calls starts them again. The script gives up after MAX_LOGINS sign-ins.
+ * Runs a sign-in scenario of the conformance suite on a running gateway: installs and binds the scenario's server,
+ * signs in as the user would (opens the URL, submits the final redirect), and calls every tool. If a call needs another
+ * sign-in, all tools are called again after it. Fails after MAX_LOGINS sign-ins.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,12 +15,11 @@ const MAX_LOGINS = 5;
 export async function runThroughGateway(url: URL, scenario: string): Promise<void> {
   const client = createClient({ url: process.env.BACKPLANE_URL!, token: process.env.BACKPLANE_TOKEN! });
   const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as Record<string, string>;
-  const bound_id = await bind();
+  const binding_id = await bind();
   let logins = 0;
 
-  // An operation that needs a sign-in fails with sign_in.needed. After the sign-in, all operations run again.
   for (let done = false; !done; ) {
-    const { error, exports } = await client.bindings.describe(bound_id);
+    const { error, exports } = await client.bindings.describe(binding_id);
     if (error !== null) {
       if (error.code !== "sign_in.needed") throw new Error(`${error.code}: ${error.message}`);
       await signIn();
@@ -40,7 +39,7 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
   async function signIn(): Promise<void> {
     if (++logins > MAX_LOGINS)
       throw new Error(`The server still requires a sign-in after ${MAX_LOGINS} sign-ins.`);
-    const started = await client.bindings.login(bound_id, signInOptions(scenario, context));
+    const started = await client.bindings.login(binding_id, signInOptions(scenario, context));
     console.log("login", started.status);
     if (started.authorization_url === null) return;
     const response = await fetch(started.authorization_url, { redirect: "manual" });
@@ -61,12 +60,12 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
       });
       writeFileSync(join(folder, "vai-plugin.toml"), manifest);
       const installed = await client.packages.installFolder(folder);
-      const { binding_id } = await client.bindings.create({
+      const binding = await client.bindings.create({
         package_id: installed.package_id,
         package_version: installed.version,
         export_id: "*",
       });
-      return binding_id;
+      return binding.binding_id;
     } catch (error) {
       if (error instanceof BackplaneError) console.error(error.code, error.message, error.details);
       throw error;

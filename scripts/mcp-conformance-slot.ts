@@ -1,6 +1,6 @@
 /**
- * Starts a client of the conformance suite when a slot is free. The suite starts all clients concurrently;
- * dozens of them on a busy machine starve each other until a scenario's own time limit expires. Usage:
+ * Waits for a free slot, then starts a client of the conformance suite. The suite starts all clients concurrently, and
+ * on a busy machine dozens of them starve each other until a scenario's own time limit expires. Arguments:
  * SLOTS_FOLDER COUNT PROGRAM ARGS…
  */
 import { spawnSync } from "node:child_process";

@@ -1,9 +1,9 @@
 /**
- * Breaks one defence or rule at a time, in a temporary copy, and runs the tests that should fail: a surviving
- * mutant is a guarantee that no test checks. `npm run mutate [-- [--shard N/COUNT] [WORD…]]` runs the mutants
- * whose name contains one of the words, by default all. Some defences are excluded on purpose: those that stop a
- * fork bomb, a memory bomb or a packet, and the one that keeps PID 1's kill inside its namespace. Without these the
- * tests would attack this machine; test/hostile demonstrates them with weakened sandboxes.
+ * Breaks one security check or rule at a time, in a temporary copy, and runs the tests that should fail. If a mutant
+ * survives, no test checks that guarantee. `npm run mutate [-- [--shard N/COUNT] [WORD…]]` tries the mutants whose name
+ * contains one of the words, or all of them. Some checks are excluded on purpose: those that stop a fork bomb, a memory
+ * bomb or network packets, and the one that keeps the kill by PID 1 inside its namespace. Without them the tests would
+ * attack this machine; test/hostile demonstrates them with weakened sandboxes.
  */
 import { rmSync } from "node:fs";
 import { MUTANTS } from "./defences/all.ts";
@@ -26,26 +26,26 @@ async function main(argv: string[]): Promise<number> {
     const outcome = describeOutcome(mutant.defence, verdict);
     counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
     const line = `${outcome.padEnd(11)} ${mutant.defence}`;
-    console.log(`${line} [${seconds(judged_at)}] ${verdict.detail}`);
+    console.log(`${line} [${formatSecondsSince(judged_at)}] ${verdict.detail}`);
     if (outcome !== "killed" && outcome !== "equivalent") {
       unexpected.push(`${line} (${mutant.file}; ${mutant.tests.join(", ")}) ${verdict.detail}`);
     }
   }
   const summary = [...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ");
-  console.log(`\n${selected.length} mutants in ${seconds(started)}: ${summary}`);
+  console.log(`\n${selected.length} mutants in ${formatSecondsSince(started)}: ${summary}`);
   for (const line of unexpected) console.log(line);
   return unexpected.length === 0 && selected.length > 0 ? 0 : 1;
 }
 
-/** A listed survivor that is killed is reported too: its entry in the list is wrong. */
+/** A mutant that is listed as a survivor but killed is reported as LISTED, because its entry in the list is wrong. */
 function describeOutcome(defence: string, { outcome }: Verdict): string {
   if (SURVIVORS[defence] === undefined) return outcome === "killed" ? outcome : outcome.toUpperCase();
   if (outcome === "survived") return "equivalent";
   return outcome === "killed" ? "LISTED" : outcome.toUpperCase();
 }
 
-function seconds(since: number): string {
-  return `${((performance.now() - since) / 1000).toFixed(1)} s`;
+function formatSecondsSince(start: number): string {
+  return `${((performance.now() - start) / 1000).toFixed(1)} s`;
 }
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));

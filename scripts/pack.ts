@@ -4,8 +4,8 @@
  * docs/decisions/0024-published-packages.md.
  *
  *   npm run pack                               for this platform
- *   npm run pack -- --all-platforms            also downloads Node for the others and compares it with the lockfile
- *   npm run pack -- --repository git+https://… adds the repository, which npm needs for provenance
+ *   npm run pack -- --all-platforms            for all platforms; downloads Node for the others and checks its integrity
+ *   npm run pack -- --repository git+https://… with the repository, which npm needs for provenance
  */
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -30,7 +30,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const SCOPE = "@backplane/";
 const CLI = "@backplane/cli";
 const SDK = "@backplane/sdk";
-/** npm links only programs of the package itself, but the launcher belongs to a bundled module. */
+/** npm links only programs of the package itself, but the real launcher belongs to a bundled module. */
 const LAUNCHER = `#!/usr/bin/env node
 "use strict";
 require("../node_modules/@backplane/cli/bin/backplane.cjs").launch();
@@ -42,7 +42,7 @@ require("../node_modules/@backplane/cli/bin/vai-plugin-sign.cjs");
 const KEYWORDS = ["agent", "ai", "gateway", "mcp", "plugins", "sandbox", "tools"];
 
 export interface PackOptions {
-  /** The folder for the archives. */
+  /** The folder that the archives are written to. */
   to: string;
   all_platforms?: boolean;
   repository?: string;
@@ -57,8 +57,8 @@ export interface PackedPackage {
 
 export async function packAll(options: PackOptions): Promise<PackedPackage[]> {
   const root = readManifest(ROOT);
-  const nodes = nodePackages(root, options.all_platforms === true);
-  const versions = Object.fromEntries(nodeNames(root).map(({ name, version }) => [name, version]));
+  const nodes = readNodePackages(root, options.all_platforms === true);
+  const versions = Object.fromEntries(listNodePackages(root).map(({ name, version }) => [name, version]));
   const all = [await packGateway(root, versions, options), await packSdk(root, options)];
   mkdirSync(options.to, { recursive: true });
   for (const file of globSync("*.tgz", { cwd: options.to })) rmSync(join(options.to, file));
@@ -75,7 +75,7 @@ export async function packAll(options: PackOptions): Promise<PackedPackage[]> {
   return packed;
 }
 
-/** One package with every module and library inside, so that the installed tree is the one that was tested. */
+/** One package that contains every module and library, so that the installed tree is the one that was tested. */
 async function packGateway(
   root: Manifest,
   node_versions: Record<string, string>,
@@ -97,22 +97,22 @@ async function packGateway(
     optionalDependencies: node_versions,
     bundleDependencies: [CLI],
   };
-  const libraries = new Set(modules.flatMap(({ manifest }) => thirdParty(manifest)));
+  const libraries = new Set(modules.flatMap(({ manifest }) => listLibraries(manifest)));
   return [
     jsonFile("package.json", manifest),
-    ...documents(["LICENSE", "README.md", "CHANGELOG.md"]),
-    textFile("THIRD-PARTY-NOTICES", notices(modules.flatMap(({ inlined }) => inlined))),
+    ...readDocuments(["LICENSE", "README.md", "CHANGELOG.md"]),
+    textFile("THIRD-PARTY-NOTICES", renderNotices(modules.flatMap(({ inlined }) => inlined))),
     { ...textFile("bin/backplane.cjs", LAUNCHER), executable: true },
     { ...textFile("bin/vai-plugin-sign.cjs", SIGNER), executable: true },
     ...modules.flatMap(({ manifest: { name }, files }) => moveInto(`node_modules/${name}`, files)),
-    ...moveInto(`node_modules/${CLI}`, exampleFiles()),
+    ...moveInto(`node_modules/${CLI}`, readExamples()),
     ...readInstalled(ROOT, libraries),
   ];
 }
 
 /**
- * The SDK with the two modules that it is made of, which have no public contract of their own. Their types need zod.
- * The host program for tool files contains the library that loads TypeScript.
+ * The SDK with the two modules that it consists of, which are not published on their own. The types of these modules
+ * need zod. The SDK's own library (jiti) is not a dependency, because the host program for tool files contains it.
  */
 async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile[]> {
   const [sdk, ...parts] = await readModules(SDK, true);
@@ -134,13 +134,13 @@ async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile
   return [
     ...sdk!.files.filter(({ path }) => path !== "package.json" && !path.startsWith("dist/host/tool-files/")),
     jsonFile("package.json", manifest),
-    ...documents(["LICENSE"]),
+    ...readDocuments(["LICENSE"]),
     readPacked(join(ROOT, "packages/sdk"), "README.md"),
     ...parts.flatMap((part) => moveInto(`node_modules/${part.manifest.name}`, part.files)),
   ];
 }
 
-/** Reads the given module first, then each module that it needs. */
+/** Returns the first module and every module of the repository that it needs, in this order. */
 async function readModules(first: string, types: boolean): Promise<ModuleFiles[]> {
   const folders = new Map(
     globSync(["packages/*/package.json", "plugins/*/package.json"], { cwd: ROOT }).map((file) => {
@@ -158,22 +158,22 @@ async function readModules(first: string, types: boolean): Promise<ModuleFiles[]
   return await Promise.all(names.map((name) => readModule(folders.get(name)!, { types })));
 }
 
-const thirdParty = ({ dependencies = {} }: Manifest) =>
+const listLibraries = ({ dependencies = {} }: Manifest) =>
   Object.keys(dependencies).filter((name) => !name.startsWith(SCOPE));
 
 /** The examples, which the source `example:NAME` installs. The build has generated their programs. */
-function exampleFiles(): PackedFile[] {
+function readExamples(): PackedFile[] {
   return listFiles(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
     .filter((path) => !path.includes("__pycache__"))
     .map((path) => readPacked(ROOT, path));
 }
 
-function documents(names: readonly string[]): PackedFile[] {
+function readDocuments(names: readonly string[]): PackedFile[] {
   return names.map((name) => ({ ...readPacked(ROOT, name), executable: false }));
 }
 
-/** The licenses of libraries whose code is part of a bundle; any other library brings its own license file. */
-function notices(folders: readonly string[]): string {
+/** The licenses of the libraries whose code is part of a bundle; every other library has its own license file. */
+function renderNotices(folders: readonly string[]): string {
   const parts = [...new Set(folders)].sort().map((folder) => {
     const { name, version, license } = readManifest(folder);
     const [file] = listFiles(folder, "LICEN[CS]E*");
@@ -188,14 +188,15 @@ function repositoryOf({ repository }: PackOptions): object {
   return repository === undefined ? {} : { repository: { type: "git", url: repository } };
 }
 
-interface NodeName {
-  /** The package that a clone installs. */
+/** One npm package with Node, as it is published. */
+interface NodePackageName {
+  /** The package with the same build of Node that a clone installs. */
   source: string;
   name: string;
   version: string;
 }
 
-function nodeNames(root: Manifest): NodeName[] {
+function listNodePackages(root: Manifest): NodePackageName[] {
   const versions = root.optionalDependencies as Record<string, string>;
   return Object.entries(versions).map(([source, version]) => {
     const [os, cpu] = source.split("-").slice(-2) as [string, string];
@@ -203,9 +204,9 @@ function nodeNames(root: Manifest): NodeName[] {
   });
 }
 
-function nodePackages(root: Manifest, all_platforms: boolean) {
+function readNodePackages(root: Manifest, all_platforms: boolean) {
   const host_package = `${SCOPE}node-${process.platform}-${process.arch}`;
-  return nodeNames(root)
+  return listNodePackages(root)
     .filter(({ name }) => all_platforms || name === host_package)
     .map(({ source, version }) => readNodePackage(ROOT, source, version));
 }

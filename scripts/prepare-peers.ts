@@ -1,6 +1,6 @@
 /**
- * Installs the published MCP clients, servers and suites that the tests use. They are half of all packages, so the
- * default install does not include them.
+ * Installs the published MCP clients, servers and suites that the tests use. They would be half of all packages, so
+ * the default install does not include them.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -21,7 +21,7 @@ function isInstalled(): boolean {
 
 if (!isInstalled()) {
   console.error(`installing the packages of ${FOLDER} for the tests`);
-  // Install scripts of third-party packages are disabled: the peers work without them.
+  // Install scripts of third-party packages are disabled; the peers work without them.
   const { status } = spawnSync("npm", ["ci", "--ignore-scripts", "--no-fund", "--no-audit"], {
     cwd: FOLDER,
     stdio: ["ignore", 2, "inherit"],

@@ -12,7 +12,7 @@ import { delimiter, join } from "node:path";
 interface SystemRequirement {
   what: string;
   apt: string[];
-  /** An architecture of Debian other than this machine's, which has to be enabled first. */
+  /** The Debian architecture of the packages if it is not that of this machine; it has to be enabled first. */
   architecture?: string;
   isInstalled(): boolean;
 }
@@ -22,7 +22,7 @@ const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 const APT_GET = "/usr/bin/apt-get";
 const DPKG = "/usr/bin/dpkg";
-/** Bounds the wait for apt on a machine without a network. */
+/** Limits how long apt waits on a machine without a network. */
 const APT_OPTIONS = [
   "-q",
   "-o",
@@ -85,8 +85,7 @@ const TEST_REQUIREMENTS: SystemRequirement[] = [
   },
   {
     what: "a C compiler (cc) with a static C library (libc.a)",
-    // Both packages are always listed: apt installs gcc without the library if recommended packages are
-    // disabled.
+    // Both packages are listed, because apt installs gcc without the library if recommended packages are disabled.
     apt: ["gcc", "libc6-dev"],
     isInstalled: () => COMPILERS.some((file) => existsSync(file) && compilesStatically(file)),
   },
@@ -125,7 +124,7 @@ const architecturesOf = (requirements: readonly SystemRequirement[]) =>
 const packagesOf = (requirements: readonly SystemRequirement[]) =>
   requirements.flatMap((requirement) => requirement.apt);
 
-/** Null without apt, because each system has its own install command; the missing programs are listed anyway. */
+/** Null on a system without apt, whose install command is not known. */
 function commandFor(requirements: readonly SystemRequirement[]): string | null {
   if (!existsSync(APT_GET)) return null;
   const foreign = architecturesOf(requirements).map((name) => `dpkg --add-architecture ${name} && `);

@@ -2,7 +2,8 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "
 import { dirname } from "node:path";
 
 /**
- * Replaces the file atomically and only if it changed, so that a concurrent reader never sees a partial file.
+ * Replaces the file atomically and only if it changed, so that a concurrent reader never sees a partial file. Returns
+ * its path.
  */
 export function replaceFile(target: string, bytes: Uint8Array): string {
   if (existsSync(target) && readFileSync(target).equals(bytes)) return target;

@@ -1,6 +1,6 @@
 /**
  * Computes requirement coverage from the JSON reports of the test runs. Fails for a requirement that is neither
- * cited by a passed test nor pending, for a pending requirement that is cited, and for an unknown id.
+ * cited by a passing test nor pending, for a pending requirement that is cited, and for an unknown id.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -44,7 +44,7 @@ export function findProblems({ required, pending, cited }: Coverage): string[] {
   return [
     ...required
       .filter((id) => !cited.has(id) && !pending_ids.has(id))
-      .map((id) => `${id}: no passed test cites it`),
+      .map((id) => `${id}: no passing test cites it`),
     ...pending.filter((id) => cited.has(id)).map((id) => `${id}: cited, so remove it from spec/pending.txt`),
     ...pending.filter((id) => !known.has(id)).map((id) => `${id}: pending, but not in spec/requirements.md`),
     ...[...cited].filter((id) => !known.has(id)).map((id) => `${id}: cited, but not in spec/requirements.md`),
@@ -59,7 +59,7 @@ function main(): number {
     ? readdirSync("reports").filter((name) => name.endsWith(".json"))
     : [];
   if (reports.length === 0) {
-    console.error("no report in reports/: run `npm test` first");
+    console.error("There is no report in reports/. Run `npm test` first.");
     return 1;
   }
   for (const name of reports) {

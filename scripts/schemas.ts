@@ -28,7 +28,7 @@ function main(check: boolean): number {
   );
   if (check) {
     for (const file of [...stale, ...changed.map(([name]) => name)]) {
-      console.error(`${FOLDER}/${file} differs from the contract: run \`npm run schemas\``);
+      console.error(`${FOLDER}/${file} differs from the contract. Run \`npm run schemas\`.`);
     }
     return stale.length + changed.length === 0 ? 0 : 1;
   }

@@ -1,8 +1,8 @@
 /**
  * Installs published MCP servers from the npm registry in a new gateway, calls one tool of each and prints the table of
- * docs/published-mcp-servers.md. Needs the build and the registry: `npm run try:mcp-servers [-- WORD…]` runs the
- * servers whose name contains one of the words, by default all. This is not part of the tests, because other people
- * publish new versions at any time.
+ * docs/published-mcp-servers.md. Needs a build and access to the registry: `npm run try:mcp-servers [-- WORD…]` tries
+ * the servers whose name contains one of the words, or all of them. This is not part of the tests, because new versions
+ * of these servers can be published at any time.
  */
 import { execFile, spawn } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ interface Server {
   flags?: string[];
   /** The slot of a secret without which the server does not start; its value is a placeholder. */
   secret?: string;
-  /** The end of the tool's name, and its input. */
+  /** The end of the name of the tool to call. */
   tool: string;
   input?: object;
 }
@@ -140,7 +140,7 @@ async function main(words: readonly string[]): Promise<void> {
       readFirstLine(createInterface({ input: gateway.stdout })),
       exited.then(() => [null]),
     ]);
-    if (ready === null) throw new Error("the gateway did not start");
+    if (ready === null) throw new Error("The gateway did not start. Run `npm run build` first.");
     await storePlaceholder(JSON.parse(ready) as Ready);
     console.log("| package | version | tools | flags | call | result |\n|---|---|---|---|---|---|");
     for (const server of SERVERS.filter(({ npm }) => isWanted(npm, words)))
@@ -157,7 +157,7 @@ interface Ready {
   token_file: string;
 }
 
-/** Stripe accepts only a value that looks like one of its keys. */
+/** The value looks like a key of Stripe, because Stripe's server accepts no other form. */
 async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
   const response = await fetch(`${url}/v1/secrets/placeholder`, {
     method: "PUT",
@@ -167,7 +167,7 @@ async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
     },
     body: JSON.stringify({ value: "rk_test_placeholder" }),
   });
-  if (!response.ok) throw new Error(`the secret was not stored: HTTP ${response.status}`);
+  if (!response.ok) throw new Error(`The placeholder secret was not stored: HTTP ${response.status}.`);
 }
 
 function readFirstLine(lines: NodeJS.EventEmitter): Promise<[string | null]> {
@@ -190,7 +190,7 @@ interface ToolCall {
   egress: { refusals: { host: string; reason: string }[] } | null;
 }
 
-/** Returns the table row of the server. Its binding is removed afterwards, so that only one server runs at a time. */
+/** Returns the server's row of the table. Removes its binding at the end, so that only one server runs at a time. */
 async function tryServer(
   { npm, flags = [], secret, tool, input = {} }: Server,
   folder: string,
@@ -240,7 +240,7 @@ function resultOf({ stdout, stderr }: Output): string {
   );
 }
 
-/** The reason of a failure is in the line after the one with the error code. */
+/** The line after the one with the error code states the reason for the failure. */
 function messageOf(stderr: string): string {
   const lines = stderr.split("\n");
   const at = lines.findIndex((line) => line.startsWith("error["));

@@ -14,7 +14,7 @@ test.each([
   ["Fix the thing", 'not "type(module)'],
   ["fix(api) explain", 'not "type(module)'],
   ["fix(api): Explain an invalid parameter", 'not "type(module)'],
-  ["fix(api): explain an invalid parameter.", "full stop"],
+  ["fix(api): explain an invalid parameter.", "period"],
   [`fix(api): ${"x".repeat(63)}`, "73 characters"],
 ])("refuses the commit subject %s", (subject, problem) => {
   expect(subjectProblem(subject)).toContain(problem);

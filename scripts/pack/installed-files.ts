@@ -1,6 +1,6 @@
 /**
- * Reads third-party packages and their dependencies from their places in the lockfile: the files that Node loads and
- * the licenses.
+ * Reads third-party packages and their dependencies from node_modules, as the lockfile places them: the files that Node
+ * loads, and the licenses.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,8 +19,8 @@ interface Lock {
 
 const INCLUDED = /(?:\.(?:js|cjs|mjs|json)|(?:^|\/)(?:licen[cs]e|notice|copying)[^/]*)$/i;
 /**
- * Tests, nested packages (which are listed on their own) and folders beside the code of a package; a folder with such a
- * name inside the code is kept.
+ * Tests, nested packages (which are listed on their own), and folders at the top of a package that contain no code that
+ * Node loads. A folder of the same name deeper in the package is kept.
  */
 const EXCLUDED =
   /\.test\.[cm]?js$|^(?:tests?|__tests__|examples?|benchmarks?|bench|docs?|\.[^/]*)\/|(?:^|\/)node_modules\//;
@@ -33,7 +33,7 @@ export function readInstalled(root: string, names: Iterable<string>): PackedFile
     const path = resolveLocked(packages, from, name);
     if (path === null && optional) return;
     if (path === null)
-      throw new Error(`${from || "the repository"} needs ${name}, which is not in the lockfile`);
+      throw new Error(`${from || "The repository"} needs ${name}, which is not in package-lock.json.`);
     if (visited_paths.has(path)) return;
     visited_paths.add(path);
     const { dependencies = {}, optionalDependencies = {} } = packages[path]!;
@@ -44,7 +44,7 @@ export function readInstalled(root: string, names: Iterable<string>): PackedFile
     listFiles(join(root, path), "**")
       .filter((file) => INCLUDED.test(file) && !EXCLUDED.test(file))
       .map((file) => withoutMap({ ...readPacked(join(root, path), file), path: `${path}/${file}` }))
-      // A library has no program that is executed directly.
+      // No program of a library is executed directly.
       .map((file) => ({ ...file, executable: false })),
   );
 }

@@ -28,7 +28,7 @@ const THREADS: Record<string, string[]> = {
   "@backplane/store": ["dist/sqlite/writer/writer-worker.js", "dist/sqlite/damage/check-thread.js"],
   "@backplane/supply": ["dist/schemas/schema-worker.js"],
 };
-/** Large client libraries. Only the small part that a plugin uses is bundled into it. */
+/** Large client libraries. A plugin contains only the small part of them that it uses. */
 const INLINED = ["openai", "@anthropic-ai/sdk"];
 /** Optional peers of the inlined libraries, which we do not use. */
 const NEVER_INSTALLED = ["@aws-sdk/*", "@smithy/*", "google-auth-library", "undici", "ws", "zod"];

@@ -1,7 +1,7 @@
 /**
  * The Node that the published package runs on, as one npm package for each platform with only the program and its
  * license. The packages that a clone installs also contain the C headers of Node and the symbols of its debugger,
- * together half of their size.
+ * which together are half of their size.
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -51,7 +51,9 @@ function download(root: string, source: string, version: string, to: string): st
   const archive = join(to, file);
   const actual = `sha512-${createHash("sha512").update(readFileSync(archive)).digest("base64")}`;
   if (actual !== expected)
-    throw new Error(`${source}@${version} has the checksum ${actual}, but the lockfile expects ${expected}`);
+    throw new Error(
+      `${source}@${version} has the checksum ${actual}, but package-lock.json expects ${expected}.`,
+    );
   execFileSync("tar", ["xzf", archive, "-C", to]);
   return join(to, "package");
 }
@@ -91,11 +93,13 @@ function fromFolder(folder: string): NodePackage {
 const ELF_64_LITTLE_ENDIAN = Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1]);
 
 /**
- * Cuts a Linux program after the last byte that is loaded: the symbol table and the debug information follow, and only
- * debuggers read them. This does not use `strip`, whose output depends on its version and which supports one platform.
+ * Truncates a Linux program after the last byte that is loaded: the symbol table and the debug information follow, and
+ * only debuggers read them. `strip` is not used, because its output depends on its version and it supports only one
+ * platform.
  */
 function withoutSymbols(program: Buffer): Buffer {
-  if (!program.subarray(0, 6).equals(ELF_64_LITTLE_ENDIAN)) throw new Error("not a 64-bit ELF program");
+  if (!program.subarray(0, 6).equals(ELF_64_LITTLE_ENDIAN))
+    throw new Error("The Node binary is not a 64-bit little-endian ELF program.");
   const segments = Number(program.readBigUInt64LE(0x20));
   const size = program.readUInt16LE(0x36);
   const count = program.readUInt16LE(0x38);
@@ -106,7 +110,7 @@ function withoutSymbols(program: Buffer): Buffer {
     end = Math.max(end, offset + Number(program.readBigUInt64LE(at + 32)));
   }
   const stripped = Buffer.from(program.subarray(0, end));
-  // The section headers were after the cut: their offset, count and the index of their names are cleared.
+  // The section headers were cut off, so their offset, their count and the index of their names are cleared.
   stripped.writeBigUInt64LE(0n, 0x28);
   stripped.writeUInt16LE(0, 0x3c);
   stripped.writeUInt16LE(0, 0x3e);

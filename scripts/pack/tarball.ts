@@ -1,4 +1,6 @@
-/** Writes archives for the npm registry. The same files result in the same bytes, regardless of clock and umask. */
+/**
+ * Writes archives for the npm registry. The same files always give the same bytes, whatever the clock and the umask.
+ */
 import { createGzip, type Gzip } from "node:zlib";
 import { pack } from "tar-stream";
 

@@ -1,4 +1,7 @@
-/** Builds the programs and records what they were built from. The gateway checks the programs against this record. */
+/**
+ * Builds the sandbox-init programs and their manifest. The gateway compares a program with the manifest before it
+ * starts the program.
+ */
 import { hash } from "node:crypto";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,7 +30,7 @@ const INSTALL =
 
 const ARCHS = Object.keys(TOOLCHAINS) as Arch[];
 
-/** Builds all programs and their manifest into a folder. */
+/** Builds the programs for all architectures, and their manifest. */
 export function buildShipped(folder: string): Manifest {
   mkdirSync(folder, { recursive: true });
   const manifest: Manifest = { programs: {}, flags: SHIPPED_FLAGS, sources: sourceDigests() };
@@ -43,8 +46,8 @@ export function buildShipped(folder: string): Manifest {
 }
 
 /**
- * Builds only this machine's program from `sources`, with any compiler. Compiled files in `objects` speed up later
- * builds.
+ * Builds only the program for this machine from `sources`, with any compiler. Compiled files that are kept in `objects`
+ * speed up later builds.
  */
 export function buildLocally(folder: string, sources: string = SOURCES, objects?: string): void {
   mkdirSync(folder, { recursive: true });
@@ -57,7 +60,8 @@ export function buildLocally(folder: string, sources: string = SOURCES, objects?
 }
 
 /**
- * Returns the differences from the shipped programs. Builds them again if the sources and the toolchain are the same.
+ * Returns the differences from the shipped programs. The programs are built again only if the sources and the toolchain
+ * are the same.
  */
 export function findDifferencesFromShipped(folder: string = PREBUILT): string[] {
   const shipped = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as Manifest;
@@ -65,7 +69,7 @@ export function findDifferencesFromShipped(folder: string = PREBUILT): string[] 
   const sources = sourceDigests();
   for (const name of new Set([...Object.keys(sources), ...Object.keys(shipped.sources)])) {
     if (sources[name] !== shipped.sources[name])
-      differing.push(`${name} differs from the source of the programs`);
+      differing.push(`${name} differs from the source that the programs were built from`);
   }
   for (const arch of ARCHS) {
     const { toolchain } = shipped.programs[`linux-${arch}`]!;
@@ -78,7 +82,7 @@ export function findDifferencesFromShipped(folder: string = PREBUILT): string[] 
     }
   }
   if (differing.length > 0)
-    return [...differing, "After a change to the sources: npm run build:sandbox-init"];
+    return [...differing, "After a change to the sources, run `npm run build:sandbox-init`."];
   const rebuilt = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
   try {
     buildShipped(rebuilt);

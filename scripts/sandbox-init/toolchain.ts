@@ -1,6 +1,6 @@
 /**
- * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who builds with it gets
- * the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
+ * Compiles sandbox-init. The shipped programs are built with one exact toolchain, so that everyone who uses it gets the
+ * same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
  * sources use any compiler on this machine.
  */
 import { execFileSync } from "node:child_process";
@@ -36,9 +36,9 @@ export const TOOLCHAINS: Record<Arch, Toolchain> = {
   },
 };
 
-/** Static, because a sandbox contains no library of the host that it could rely on. */
+/** The program is static, because it cannot rely on any library of the host inside a sandbox. */
 const FLAGS = ["-std=gnu17", "-static", "-O2", "-s"];
-/** Keeps the compiler's name and the build id out of the program, and drops unused code. */
+/** These flags also keep the compiler's name and the build id out of the program, and drop unused code. */
 export const SHIPPED_FLAGS = [
   ...FLAGS,
   "-Wall",
@@ -54,7 +54,7 @@ export const SHIPPED_FLAGS = [
 
 /**
  * musl-gcc comes first, because glibc is slower: it runs dozens of CPUID instructions before main, and each of them
- * traps in a virtual machine.
+ * traps to the hypervisor in a virtual machine.
  */
 const LOCAL_COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /** musl does not include the kernel headers. Other compilers find their own first. */
@@ -125,7 +125,7 @@ export function compileLocally(target: string, folder: string, objects: string):
   runCompiler(compiler, [...FLAGS, "-o", target, ...compiled], folder);
 }
 
-/** The names are relative, so that no path of this machine gets into the program. */
+/** The names are relative, so that the program contains no path of this machine. */
 function programFiles(folder: string): string[] {
   return sourceFiles(folder).filter((name) => name.endsWith(".c"));
 }

@@ -40,6 +40,6 @@ test("reports a changed program or manifest, and how to install the expected too
   manifest.sources["stage.c"] = "";
   writeFileSync(file, JSON.stringify(manifest));
   expect(findDifferencesFromShipped(folder).join("\n")).toMatch(
-    /^stage\.c differs from the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change to the sources: npm run build:sandbox-init$/,
+    /^stage\.c differs from the source that the programs were built from\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change to the sources, run `npm run build:sandbox-init`\.$/,
   );
 });
