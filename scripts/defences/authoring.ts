@@ -19,7 +19,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     only: "refuses an invalid name",
   },
   {
-    defence: "init: a name cannot leave its folder",
+    defence: "init: an invalid name is refused",
     file: "packages/authoring/src/templates/create-plugin.ts",
     from: "if (match === null || text.length > MAX_NAME)",
     to: "if (match === null && text.length > MAX_NAME)",
@@ -35,7 +35,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     only: "exits with 7",
   },
   {
-    defence: "conformance: a second answer breaks a rule",
+    defence: "conformance: a second response to a request breaks a rule",
     file: SESSION,
     from: "const again = typeof id",
     to: "const again = typeof id !== typeof id && typeof id",
@@ -59,7 +59,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     only: "never a secret",
   },
   {
-    defence: "conformance: a crash breaks the rule of the running check",
+    defence: "conformance: a crash counts against the rule of the running check",
     file: "packages/authoring/src/conformance/run-vai.ts",
     from: "if (error instanceof ProcessEnded ||",
     to: "if (",
@@ -83,7 +83,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     only: "twelve defective",
   },
   {
-    defence: "conformance: a case compares the whole expected output",
+    defence: "conformance: a case compares the values of the expected output",
     file: "packages/authoring/src/conformance/cases.ts",
     from: "if (expected === actual) return null;",
     to: "if (typeof expected === typeof actual) return null;",
@@ -127,7 +127,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     tests: ["packages/registry/test/workspaces/workspace-activity.test.ts"],
   },
   {
-    defence: "dev: the folder is unlinked at the end",
+    defence: "dev: the folder is unlinked when the command ends",
     file: "packages/cli/src/commands/plugin/dev-plugin.ts",
     from: "if (!was_linked) await unlink(context, folder);",
     to: "",

@@ -1,4 +1,4 @@
-/** Guarantees of behaviour rather than defences: which rule applies, in which order, to whom. */
+/** Rules of normal operation rather than security checks: which rule applies, in which order, to whom. */
 import type { Mutant } from "./mutant.ts";
 
 export const BEHAVIOUR: Mutant[] = [
@@ -80,7 +80,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
   },
   {
-    defence: "servers: a change announced during the first success after a failure is described",
+    defence: "servers: a change announced during the first successful start after a failure is read",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
     from: "if (had_failed && watch.has_announced) scheduleDescription(binding_id, watch, getDebounce(watch));",
     to: "if (had_failed && watch.has_announced) stopTimer(watch);",
@@ -88,7 +88,7 @@ export const BEHAVIOUR: Mutant[] = [
     only: "announces a change during",
   },
   {
-    defence: "servers: a binding that could not be read is described later",
+    defence: "servers: a binding that could not be read from the store is described later",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
     from: 'could not be described; retrying");\n      scheduleRetry(binding_id, getWatch(binding_id));',
     to: 'could not be described; retrying");',
@@ -104,14 +104,14 @@ export const BEHAVIOUR: Mutant[] = [
     only: "store is unavailable",
   },
   {
-    defence: "watchers: the thinking of a model reaches watchers",
+    defence: "watchers: watchers receive the thinking of a model",
     file: "packages/agent/src/fanout/fanout.ts",
     from: 'if (event.payload.thinking === undefined || event.payload.thinking === "") return;',
     to: "if (event.kind !== undefined) return;",
     tests: ["packages/agent/test/fanout/fanout.test.ts"],
   },
   {
-    defence: "resume: tools that the model found before a crash stay found",
+    defence: "resume: tools that the model found before a crash stay available",
     file: "packages/agent/src/loop/resume.ts",
     from: "    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found_tools.add(name);\n",
     to: "    void findDiscoveredTools;\n",
@@ -132,7 +132,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/api/test/http/web-adapter.test.ts"],
   },
   {
-    defence: "web adapter: the page of a disabled adapter is closed",
+    defence: "web adapter: the page of a disabled adapter is refused",
     file: "packages/api/src/http/web-adapter.ts",
     from: "if (!adapters.isDisabled(WEB_ADAPTER)) return;",
     to: "if (WEB_ADAPTER !== undefined) return;",
@@ -161,14 +161,14 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
   {
-    defence: "side calls: 5 s is the default timeout",
+    defence: "side processes: the default timeout is 5 s",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",
     to: "safeParse(raw)",
     tests: ["packages/gateway/test/plugins/side-process.test.ts"],
   },
   {
-    defence: "side calls: capabilities come from the binding",
+    defence: "side processes: capabilities come from the binding",
     file: "packages/registry/src/grant/effective-grant.ts",
     from: "capabilities: policy.capabilities ?? []",
     to: "capabilities: policy.capabilities",
@@ -220,7 +220,7 @@ export const BEHAVIOUR: Mutant[] = [
     ],
   },
   {
-    defence: "records: every kind of call has an execution id of its kind",
+    defence: "records: the execution id of a call shows its kind",
     file: "packages/door/src/open/open.ts",
     from: '  compactor: "compaction",\n',
     to: '  compactor: "tool_execution",\n',
@@ -234,14 +234,14 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/door/test/invoke/record-kinds.test.ts"],
   },
   {
-    defence: "compaction: begins at 80 % of the window",
+    defence: "compaction: a compaction begins at 80 % of the window",
     file: "packages/contract/src/plugins/loop.ts",
     from: "  threshold: 0.8,\n",
     to: "  threshold: 0.79,\n",
     tests: ["packages/agent/test/compaction/compaction.test.ts"],
   },
   {
-    defence: "compaction: aims at 40 % of the window",
+    defence: "compaction: the target is 40 % of the window",
     file: "packages/contract/src/plugins/loop.ts",
     from: "  target: 0.4,\n",
     to: "  target: 0.45,\n",
@@ -269,7 +269,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/session/test/sessions/sessions.test.ts"],
   },
   {
-    defence: "faults: a stop that hangs is bounded",
+    defence: "faults: a stop that hangs is ended",
     file: "packages/cli/src/commands/gateway/up.ts",
     from: "  setTimeout(() => io.exit(EXIT.failed), FAULT_STOP_MS).unref();\n",
     to: "",
@@ -283,7 +283,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/cli/test/commands/gateway/fault-stop.test.ts"],
   },
   {
-    defence: "faults: too many model calls publish kernel.error",
+    defence: "faults: a turn with too many model calls publishes kernel.error",
     file: "packages/agent/src/loop/run-record.ts",
     from: '    port.tryPublish("kernel.error", { source: "kernel-loop", message: error.message, detail }, turn.to);\n',
     to: "",
@@ -305,7 +305,7 @@ export const BEHAVIOUR: Mutant[] = [
     only: "uses react by default",
   },
   {
-    defence: "strategies: the configured strategy is the default of sessions",
+    defence: "strategies: the configured strategy is the default for sessions",
     file: "packages/agent/src/loop/settings.ts",
     from: 'strategy: typeof strategy === "string" ? strategy : this.#default_strategy,',
     to: "strategy: this.#default_strategy,",
@@ -327,14 +327,14 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/sdk/test/host/tool-files.test.ts"],
   },
   {
-    defence: "plugin failures: the configured number applies",
+    defence: "plugin failures: the configured limit applies",
     file: "packages/agent/src/agent/agent-host.ts",
     from: "    failures: deps.host.plugin_failures,\n",
     to: "",
     tests: ["packages/gateway/test/plugins/plugin-failures.test.ts"],
   },
   {
-    defence: "plugin failures: three by default",
+    defence: "plugin failures: the default limit is three",
     file: "packages/contract/src/vocabulary/limits.ts",
     from: "PLUGIN_FAILURES = 3;",
     to: "PLUGIN_FAILURES = 4;",

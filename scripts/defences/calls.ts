@@ -1,4 +1,4 @@
-/** The egress, the secrets and the process of a call are not available to the next call. */
+/** The network access, the secrets and the process of a call are not available to the next call. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 export const CALL_DEFENCES: Mutant[] = [
@@ -52,7 +52,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
-    defence: "bytes are compared when a prewarmed process gets a call",
+    defence: "the bytes of its package are compared when a prewarmed process gets a call",
     file: `${RUNNER}/pool/pool.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",

@@ -1,6 +1,6 @@
 /**
- * The configuration of another program is never damaged; its key is not readable by others and never gets more
- * rights.
+ * `client connect` never damages the configuration of another program. Other users cannot read the key, and the key
+ * never gets more rights.
  */
 import type { Mutant } from "./mutant.ts";
 
@@ -41,14 +41,14 @@ export const CLIENT_DEFENCES: Mutant[] = [
     tests: COMMAND_TESTS,
   },
   {
-    defence: "client: an edit must parse to the expected document",
+    defence: "client: an edit that does not parse to the expected document is discarded",
     file: EDIT,
     from: "if (isDeepStrictEqual(actual, toPlainObjects(expected))) return edited;",
     to: "return edited;",
     tests: EDIT_TESTS,
   },
   {
-    defence: "client: an entry of somebody else is not replaced",
+    defence: "client: an entry that the command did not write is not replaced",
     file: COMMAND,
     from: "if (entry !== undefined && connection === null) throw entryConflictError(client_file, options.name);",
     to: "",

@@ -27,7 +27,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: COMPACTOR_ANSWERS_TESTS,
   },
   {
-    defence: "compaction: an answer has blocks or a summary",
+    defence: "compaction: an answer without blocks and without a summary is refused",
     file: RESULTS,
     from: 'seed_blocks.length === 0 && summaryTextOf(result).trim() === ""',
     to: "false",
@@ -104,7 +104,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: PINS_TESTS,
   },
   {
-    defence: "compaction: the view of a new chain starts at its summary",
+    defence: "compaction: the blocks of a new chain start at its summary",
     file: "packages/agent/src/agent/chains.ts",
     from: 'chain.origin === "compaction" && chain.fork_entry_id < visible_to',
     to: 'chain.origin === "reset"',
@@ -188,7 +188,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: THREAD_WEAVE_TESTS,
   },
   {
-    defence: "thread weave: required blocks stay",
+    defence: "thread weave: required blocks are kept",
     file: "examples/thread-weave/src/thread-weave.ts",
     from: ".filter((block) => required.has(block));",
     to: ".filter(() => false);",
@@ -202,7 +202,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: THREAD_WEAVE_TESTS,
   },
   {
-    defence: "thread weave: other lines of the same shape lower the score of a line",
+    defence: "thread weave: repeated lines of the same shape get a lower score",
     file: "examples/thread-weave/src/weave.ts",
     from: "((rarity / words.size) * signals) / repeated",
     to: "-rarity * signals * repeated",

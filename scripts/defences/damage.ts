@@ -8,7 +8,7 @@ const AUDIT_TAMPERING_TESTS = ["test/e2e/audit-tampering.test.ts"];
 
 export const DAMAGE_DEFENCES: Mutant[] = [
   {
-    defence: "tape: a span with a changed start is not left out",
+    defence: "tape: a span whose start was changed is not omitted",
     file: "packages/store/src/ops/spans.ts",
     from: '${lastSpanUpTo("$1", "$3")} order by last_id`;',
     to: '${lastSpanUpTo("$1", "$3")} and first_id <= $3 order by last_id`;',
@@ -50,14 +50,14 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: CHECKSUMMED_WRITES_TESTS,
   },
   {
-    defence: "a value that SQLite converts gets no wrong checksum",
+    defence: "a value that SQLite would convert is refused",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
     from: 'if (table.types[column] === "text" ? typeof value === "string" : Number.isFinite(value)) return;',
     to: "return;",
     tests: CHECKSUMMED_WRITES_TESTS,
   },
   {
-    defence: "numbers of a rolled back transaction are read again",
+    defence: "numbers of a rolled-back transaction are read again",
     file: `${SQLITE}/connection/connection.ts`,
     from: "writes?.forgetPositions();",
     to: "",
@@ -78,7 +78,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE_TESTS,
   },
   {
-    defence: "the definitions of tables are checked",
+    defence: "changed table definitions are detected",
     file: `${SQLITE}/damage/check-file.ts`,
     from: "return row.schema_sum === schemaChecksum(database)",
     to: "return row.schema_sum !== -1",
@@ -113,7 +113,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE_TESTS,
   },
   {
-    defence: "the damaged log is kept",
+    defence: "a copy of the damaged log is kept",
     file: `${SQLITE}/damage/check-at-open.ts`,
     from: "copyFileSync(wal, kept);",
     to: "",

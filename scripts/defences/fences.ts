@@ -8,7 +8,7 @@ const NODE_LEASE_TESTS = ["packages/door/test/node/node-lease.test.ts"];
 
 export const FENCE_DEFENCES: Mutant[] = [
   {
-    defence: "fence: a write of a turn carries the fence",
+    defence: "fence: a write with an outdated fence is refused",
     file: `${STORE}/ops/holds.ts`,
     from: "where id = $1 and fence = $2 and status = 'running'",
     to: "where id = $1 and $2 >= 0 and status = 'running'",
@@ -71,28 +71,28 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT_SQLITE_TESTS,
   },
   {
-    defence: "turn-once: a session has one running turn",
+    defence: "single turn: a session has one running turn",
     file: `${STORE}/migrations/0015-run-fences.ts`,
     from: "create unique index runs_running",
     to: "create index runs_running",
     tests: CONTRACT_SQLITE_TESTS,
   },
   {
-    defence: "turn-once: a reset, compaction or undo is refused during a turn",
+    defence: "single turn: a reset, compaction or undo is refused during a turn",
     file: `${STORE}/ops/holds.ts`,
     from: "if (running !== undefined) refuseBusy",
     to: "if (running === null) refuseBusy",
     tests: CONTRACT_SQLITE_TESTS,
   },
   {
-    defence: "turn-once: a joined message keeps the turn from ending",
+    defence: "single turn: a message that joins a turn keeps it from ending",
     file: `${STORE}/ops/runs.ts`,
     from: "if ((held.joins as number) > p.joins)",
     to: "if ((held.joins as number) < 0)",
     tests: CONTRACT_SQLITE_TESTS,
   },
   {
-    defence: "turn-once: only the caller who started a turn joins it from another gateway",
+    defence: "single turn: only the caller who started a turn can join it from another gateway",
     file: "packages/agent/src/loop/loop.ts",
     from: "run.requested_by !== caller.actor",
     to: "run.requested_by === ''",
@@ -141,7 +141,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: FENCED_TESTS,
   },
   {
-    defence: "outage: entries are kept",
+    defence: "outage: entries are kept until the store is back",
     file: "packages/session/src/sessions/persister.ts",
     from: "if (now - queue.outage.since < RETRY_WINDOW_MS) requeue",
     to: "if (now < 0) requeue",

@@ -14,7 +14,7 @@ const BODY = "packages/door/src/invoke/harness-body.ts";
 
 export const HARNESS_DEFENCES: Mutant[] = [
   {
-    defence: "harness: child runs have a limit",
+    defence: "harness: the number of child runs is limited",
     file: EXECUTIONS,
     from: " and child_runs < max_child_runs",
     to: "",
@@ -22,7 +22,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "starts no more child runs than the limit",
   },
   {
-    defence: "harness: child runs have a depth limit",
+    defence: "harness: the nesting depth of child runs is limited",
     file: EXECUTIONS,
     from: " and $2 - depth <= max_depth",
     to: " and $2 >= 0",
@@ -30,7 +30,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "refuses a child run that is nested too deep",
   },
   {
-    defence: "harness: steps have a limit",
+    defence: "harness: the number of steps is limited",
     file: "packages/agent/src/loop/run-turn.ts",
     from: "if (executionOf(turn.caller) !== null) await",
     to: "if (false as boolean) await",
@@ -38,7 +38,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "max_steps",
   },
   {
-    defence: "harness: the time of an execution is not renewed by a resume",
+    defence: "harness: a resume does not renew the time of an execution",
     file: "packages/door/src/open/harness-input.ts",
     from: "row.deadline !== null && row.deadline <= call.now",
     to: "false as boolean",
@@ -62,7 +62,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "grants a harness only the scopes",
   },
   {
-    defence: "harness: a run needs a key",
+    defence: "harness: a run without an Idempotency-Key is refused",
     file: "packages/agent/src/harness/child-runs.ts",
     from: "  requireKey(once);\n",
     to: "",
@@ -126,7 +126,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "stores a checkpoint before any later event",
   },
   {
-    defence: "harness: a lost call takes no further events",
+    defence: "harness: a call that was lost to another gateway takes no further events",
     file: "packages/door/src/invoke/checkpoints.ts",
     from: "      if (live.lost) return;\n",
     to: "",
@@ -180,7 +180,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "if the policy allows no compaction",
   },
   {
-    defence: "harness: a replay has the blocks of the target",
+    defence: "harness: prompt_replay sends the blocks of the target chain",
     file: BODY,
     from: "? head_chain_id\n    : target_chain_id;",
     to: "? target_chain_id\n    : head_chain_id;",
@@ -196,7 +196,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "resumes a cancelled execution",
   },
   {
-    defence: "harness: a gateway that stops ends no harness",
+    defence: "harness: a gateway that stops does not settle its harnesses",
     file: "packages/door/src/invoke/start-harness.ts",
     from: 'live.stopped === "shutdown" && isHarness(live.row)',
     to: "live.lost && isHarness(live.row)",
@@ -298,7 +298,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "shows the model of the next turn",
   },
   {
-    defence: "harness: an action of an agent requires approval",
+    defence: "harness: an action of a hosted agent requires approval",
     file: "packages/agent/src/harness/action-tool.ts",
     from: "requires_approval: true",
     to: "requires_approval: false",
@@ -354,7 +354,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "only with the binding that started it",
   },
   {
-    defence: "harness: a call has one value for the session",
+    defence: "harness: two different sessions in one request are refused",
     file: HARNESS_INPUT,
     from: "if (call_value !== undefined && call_value !== value)",
     to: 'if (call_value !== undefined && call_value !== value && name !== "session_id")',
@@ -362,7 +362,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "two different values",
   },
   {
-    defence: "harness: a call has one value for the chain",
+    defence: "harness: two different chains in one request are refused",
     file: HARNESS_INPUT,
     from: "if (call_value !== undefined && call_value !== value)",
     to: 'if (call_value !== undefined && call_value !== value && name !== "chain_id")',
@@ -378,7 +378,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "after a crash when max_time_ms has passed",
   },
   {
-    defence: "harness: a checkpoint for a summary has a text",
+    defence: "harness: a checkpoint without a text is refused for summary_reseed",
     file: BODY,
     from: 'if (fidelity === "summary_reseed" && summaryTextOf',
     to: "if (fidelity === undefined && summaryTextOf",

@@ -7,7 +7,7 @@ const SUPPLY = "packages/supply/src";
 
 export const HOME_DEFENCES: Mutant[] = [
   {
-    defence: "home: modes are repaired",
+    defence: "home: file modes are repaired",
     file: ACCESS,
     from: "if (problem.mode !== undefined) chmodSync(problem.path, problem.mode);",
     to: "",
@@ -105,14 +105,14 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
-    defence: "home: files of the sandbox are readable with any umask",
+    defence: "home: files of the sandbox are readable whatever the umask",
     file: `${RUNNER}/programs/private-copies.ts`,
     from: "  chmodSync(draft, mode);\n",
     to: "",
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
-    defence: "home: folders of a package image are readable with any umask",
+    defence: "home: folders of a package image are readable whatever the umask",
     file: `${SUPPLY}/images/copy-tree.ts`,
     from: "    await chmod(join(to, folder), 0o755);\n",
     to: "",
@@ -142,7 +142,7 @@ export const HOME_DEFENCES: Mutant[] = [
     only: "with a credential",
   },
   {
-    defence: "home: installed plugins are readable with any umask",
+    defence: "home: installed plugins are readable whatever the umask",
     file: `${SUPPLY}/kernel-plugins/npm-tree.ts`,
     from: '      await makeReadable(join(staging, "node_modules"));\n',
     to: "",

@@ -1,6 +1,4 @@
-/**
- * The HTTP edge: a request specifies exactly one host, which is the gateway's, and response types are never sniffed.
- */
+/** HTTP: a request names exactly one host, which must be the gateway's, and browsers never guess the type of a response. */
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";

@@ -31,7 +31,7 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     tests: INSTALLATIONS_TESTS,
   },
   {
-    defence: "installations: binding needs its own scope",
+    defence: "installations: an installation that binds needs the scope bindings:write",
     file: INSTALLATIONS,
     from: 'if (binds) requireScope(caller, "bindings:write");\n    else requireNoSettings(settings);',
     to: "if (!binds) requireNoSettings(settings);\n    void requireScope;",
@@ -45,7 +45,7 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     tests: INSTALLATION_RIGHTS_TESTS,
   },
   {
-    defence: "installations: strict installs nothing if a part is left out",
+    defence: "installations: a strict installation installs nothing if a part is left out",
     file: PARTS,
     from: "if (strict || parts.length === 0) requireComplete(left_out, opened);",
     to: "if (parts.length === 0) requireComplete(left_out, opened);",

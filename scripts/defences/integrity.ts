@@ -1,6 +1,4 @@
-/**
- * Mutants of the checks that let only verified bytes run: packages from images, our own programs from private copies.
- */
+/** Only verified bytes run: packages from images, our own programs from private copies. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";

@@ -91,7 +91,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "each answer that a client",
   },
   {
-    defence: "llm endpoints: a live gateway ends the calls of a stopped gateway",
+    defence: "llm endpoints: a live gateway ends the calls of a gateway that crashed",
     file: ENDPOINTS,
     from: "if (store.shared) scheduleSweep();",
     to: "",
@@ -99,7 +99,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "ends lost calls",
   },
   {
-    defence: "llm endpoints: a list of models that fails has the form of the client's vendor",
+    defence: "llm endpoints: an error of the list of models has the form of the client's vendor",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: 'if (url === "/v1/models" || url === "/v1/models/:id")',
     to: 'if (url === "/v1/models/none")',
@@ -107,7 +107,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "errors of the list of models",
   },
   {
-    defence: "llm endpoints: clients of Anthropic get its form of errors from the list of models",
+    defence: "llm endpoints: clients of Anthropic get errors of the list of models in Anthropic's form",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: 'request.headers["anthropic-version"] === undefined ? chat : messages',
     to: 'request.headers["anthropic-version"] === "" ? messages : chat',

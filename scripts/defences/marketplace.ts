@@ -15,21 +15,21 @@ const ENTRY_VERSIONS_TESTS = ["packages/registry/test/versions/entry-versions.te
 
 export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
-    defence: "marketplace: bindings move only in an upgrade",
+    defence: "marketplace: an installation moves no bindings",
     file: INSTALLATIONS,
     from: "moves_bindings: entry === undefined",
     to: "moves_bindings: true",
     tests: OFFER_TESTS,
   },
   {
-    defence: "marketplace: a binding that was created meanwhile does not move either",
+    defence: "marketplace: a binding that was created in the meantime does not move either",
     file: INSTALLATIONS,
     from: "if (!options.moves_bindings && changes.some(isMove)) continue;",
     to: "",
     tests: OFFER_TESTS,
   },
   {
-    defence: "marketplace: settings are not dropped when the bindings stay",
+    defence: "marketplace: settings are refused if the bindings stay unchanged",
     file: INSTALLATIONS,
     from: "if (bound !== undefined) requireNoUpgradeSettings(bound, parts[0]!.row, settings);",
     to: "",
@@ -92,7 +92,7 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
     tests: CARD_TESTS,
   },
   {
-    defence: "marketplace: a package that has to run to describe its tools is not bound",
+    defence: "marketplace: a package that describes its tools only when it runs is not bound",
     file: MARKETPLACE,
     from: "if (bind) throw startsToBindError(entry);",
     to: 'if (entry.id === "") throw startsToBindError(entry);',

@@ -1,15 +1,16 @@
-/** A defence or a rule, and the smallest change to the source that breaks it. */
+/** A small change to the source that breaks a security check or another rule. */
 export interface Mutant {
+  /** The name: the area, then the rule that the change breaks. */
   defence: string;
   file: string;
-  /** Occurs in the file exactly once. */
+  /** The code to replace, which occurs in the file exactly once. */
   from: string;
   to: string;
   /** Test files. At least one of their tests must fail. */
   tests: string[];
-  /** Only the tests whose full name matches this pattern run. */
+  /** A pattern: only the tests whose full name matches it run. */
   only?: string;
-  /** The broken code never ends, so a test that reaches its time limit counts as a failure. */
+  /** The broken code never ends, so a test or run that times out counts as killed. */
   hangs?: true;
 }
 

@@ -16,14 +16,14 @@ const NPM_SOURCES_TESTS = ["packages/supply/test/npm/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
   {
-    defence: "packages: bytes of an import are protected",
+    defence: "packages: the bytes of an import in progress are not removed",
     file: CONTENT,
     from: "    hold_counts.set(digest, (hold_counts.get(digest) ?? 0) + 1);\n",
     to: "",
     tests: CONTENT_TESTS,
   },
   {
-    defence: "packages: an import during the lookup is detected",
+    defence: "packages: an import during the search for unused bytes is detected",
     file: CONTENT,
     from: " || last_imports.get(digest) !== last_import",
     to: "",
@@ -44,14 +44,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: PACKAGE_RACES_TESTS,
   },
   {
-    defence: "npm: plain requests reach the registries only",
+    defence: "npm: plain requests reach only the registries",
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.href",
     to: "if (url === null) {\n      refused.push(url?.href",
     tests: NPM_SOURCES_TESTS,
   },
   {
-    defence: "npm: tunnels reach the registries only",
+    defence: "npm: tunnels reach only the registries",
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.origin",
     to: "if (url === null) {\n      refused.push(url?.origin",
@@ -269,7 +269,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "both a manifest and an index",
   },
   {
-    defence: "oci: a public registry leads a command only to public addresses",
+    defence: "oci: a public registry redirects a command only to public addresses",
     file: "packages/cli/src/commands/plugin/registry-addresses.ts",
     from: "if (is_private || !addresses.some(isPrivateAddress)) return addresses;",
     to: "if (is_private || addresses.length > 0) return addresses;",
@@ -314,7 +314,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "its configuration does not describe",
   },
   {
-    defence: "images: a manifest of an author cannot declare an image",
+    defence: "images: the manifest of an author cannot declare an image",
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "manifest.runtime.image === undefined",
     to: "manifest.runtime.image !== null",
@@ -330,7 +330,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "packs the image",
   },
   {
-    defence: "images: no system files of the host are visible",
+    defence: "images: system files of the host are not visible",
     file: "packages/runner/src/sandbox/plan.ts",
     from: "  if (image === undefined)\n    return host.system",
     to: "  if (image?.root !== null)\n    return host.system",
@@ -338,14 +338,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "the files of an image",
   },
   {
-    defence: "pack: packages for development are left out",
+    defence: "pack: development dependencies are left out",
     file: "packages/supply/src/pack/survey-folder.ts",
     from: "development.has(path) || ignoredByFile(path, isFolder)",
     to: "ignoredByFile(path, isFolder)",
     tests: ["packages/supply/test/pack/pack-folder.test.ts"],
   },
   {
-    defence: "pack: a development package that the plugin also needs is kept",
+    defence: "pack: a development dependency that the plugin also needs at run time is kept",
     file: "packages/supply/src/pack/development-packages.ts",
     from: "  for (const path of needed) packages.delete(path);\n",
     to: "  void needed;\n",

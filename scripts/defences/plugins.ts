@@ -39,14 +39,14 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: HEFTY_TESTS,
   },
   {
-    defence: "plugins: two plugins cannot have one id of a strategy, provider or adapter",
+    defence: "plugins: two plugins cannot have the same strategy, provider or adapter id",
     file: "packages/agent/src/plugins/lifecycle.ts",
     from: "if (conflict !== undefined) throw invalid(`the ${conflict} is taken by ${other.name}`);",
     to: "",
     tests: PLUGIN_TOOLS_TESTS,
   },
   {
-    defence: "plugins: two plugins cannot have one tool name",
+    defence: "plugins: two plugins cannot have a tool of the same name",
     file: "packages/agent/src/plugins/tool-table.ts",
     from: "if (existing === undefined || existing === null || existing.plugin === tool.plugin) return;",
     to: "return;",
@@ -103,7 +103,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: ["packages/contract/test/plugins/check-kernel-tool.test.ts"],
   },
   {
-    defence: "kernel tools: an approval that is not a boolean is not taken as none",
+    defence: "kernel tools: a requires_approval that is not a boolean is refused",
     file: "packages/contract/src/plugins/check-kernel-plugin.ts",
     from: 'if (spec[flag] !== undefined && typeof spec[flag] !== "boolean")',
     to: 'if (spec[flag] !== undefined && typeof spec[flag] === "object")',
@@ -147,21 +147,21 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: PLUGIN_TREE_TESTS,
   },
   {
-    defence: "hosted: a link into the gateway's home shows nothing",
+    defence: "hosted: the target of a link into the gateway's home is not visible",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "linked.filter((path) => !isOwn(path))",
     to: "linked.filter((path) => path !== dir || !isOwn(path))",
     tests: PLUGIN_TREE_TESTS,
   },
   {
-    defence: "hosted: the gateway's home is not a plugin",
+    defence: "hosted: the gateway's home is refused as a plugin",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "if (own.includes(folder)) {",
     to: "if (own.includes(entry.dir)) {",
     tests: PLUGIN_TREE_TESTS,
   },
   {
-    defence: "hosted: links out of a workspace show nothing",
+    defence: "hosted: the target of a link out of a workspace is not visible",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "!isWithin(root, target) || target === root ||",
     to: "target === root ||",
@@ -210,7 +210,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: NETWORK_GUARD_TESTS,
   },
   {
-    defence: "data folder: a process waits for the provider inside the gateway",
+    defence: "data folder: a process waits until the plugin inside the gateway has released it",
     file: `${RUNNER}/runner/create-runner.ts`,
     from: "waitForInline: (folder) => inline.releaseFolder(folder),",
     to: "waitForInline: async () => {},",
@@ -259,7 +259,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: INSTALL_ALL_TESTS,
   },
   {
-    defence: "instruments: of two files of one plugin, only the newer version is installed",
+    defence: "instruments: if two files contain the same plugin, only the newer version is installed",
     file: "packages/servers/src/instruments/dependencies.ts",
     from: "compareVersions(versionIn(file), versionIn(other)) > 0",
     to: "versionIn(file) > versionIn(other)",
@@ -287,7 +287,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: ["packages/session/test/bus/published-events.test.ts"],
   },
   {
-    defence: "tool files: the package of the types needs no installation",
+    defence: "tool files: the package with the types need not be installed",
     file: "packages/sdk/src/host/tool-files/load-tool-file.ts",
     from: "virtualModules: { [PLUGIN_API]: { __esModule: true, default: {} } },",
     to: "virtualModules: {},",

@@ -74,7 +74,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [CONTRADICTIONS_TEST],
   },
   {
-    defence: "contradiction: an instrument's malformed result is not its own failure",
+    defence: "contradiction: a malformed result is not reported as a failure of the instrument",
     file: `${RUNNER}/dialects/instruments/instrument-call.ts`,
     from: "code === MALFORMED_RESULT ? ",
     to: "code === undefined ? ",
@@ -109,7 +109,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [PROCESS_TREES_TEST],
   },
   {
-    defence: "process tree: killed when its first process exits",
+    defence: "process tree: a tree is killed when its first process exits",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: "const tree_ended = launched.tree?.end() ?? Promise.resolve();",
     to: "const tree_ended = Promise.resolve();",
@@ -158,7 +158,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [OWN_TIME_TEST],
   },
   {
-    defence: "own time: a start is measured in own time",
+    defence: "own time: a start is measured in the process's own time",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'if (this.state === "launching") return this.after(ms, run);',
     to: "",
@@ -179,14 +179,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
-    defence: "side names: a manifest of another dialect cannot declare them",
+    defence: "side names: a manifest of another dialect cannot declare such names",
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "  checkSideProcessFields,\n",
     to: "",
     tests: ["packages/supply/test/manifest/side-manifest.test.ts"],
   },
   {
-    defence: "idle servers: a server with subscribers stays",
+    defence: "idle servers: a server with subscribers keeps running",
     file: `${RUNNER}/pool/pool.ts`,
     from: "worker.idle && worker.process.session?.inUse?.() !== true",
     to: "worker.idle",

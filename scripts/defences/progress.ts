@@ -57,7 +57,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     tests: PROGRESS_STREAM_TESTS,
   },
   {
-    defence: "progress: a step is never dropped in favour of the next one",
+    defence: "progress: a step is never replaced by the next one",
     file: "packages/api/src/sse/progress-stream.ts",
     from: "if (pending.at(-1)?.step === progress.step) pending.pop();",
     to: "if (pending.length > 0) pending.pop();",

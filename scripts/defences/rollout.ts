@@ -17,7 +17,7 @@ export const ROLLOUT_DEFENCES: Mutant[] = [
     tests: ROLLBACK_TESTS,
   },
   {
-    defence: "rollback: the version that the gateway left does not come back",
+    defence: "rollback: a rollback does not return to a version that the gateway has rolled back",
     file: ROLLBACKS,
     from: "if (before.rolled_back !== undefined) throw alreadyRolledBackError([before]);",
     to: "",
@@ -52,7 +52,7 @@ export const ROLLOUT_DEFENCES: Mutant[] = [
     tests: ROLLBACK_TESTS,
   },
   {
-    defence: "rollout: a share of an older version gets its calls",
+    defence: "rollout: a share with an older version gets its calls",
     file: "packages/registry/src/bindings/rollout.ts",
     from: "    if (share !== 0) return share;\n",
     to: "",
@@ -73,14 +73,15 @@ export const ROLLOUT_DEFENCES: Mutant[] = [
     tests: SOURCE_TESTS,
   },
   {
-    defence: "sec.credential-destination: only our own manifests name the source",
+    defence:
+      "sec.credential-destination: the source of a package comes only from manifests that the gateway wrote",
     file: SOURCE,
     from: "NAME_OF_SOURCE[origin]?.exec(manifest.source)?.[0]",
     to: "(NAME_OF_SOURCE[origin] ?? /^[^@]+/).exec(manifest.source)?.[0]",
     tests: SOURCE_TESTS,
   },
   {
-    defence: "upgrade: a waiver of approval passes to other bytes only by an admin",
+    defence: "upgrade: only an admin transfers a waiver of approval to other bytes",
     file: "packages/registry/src/bindings/plan-change.ts",
     from: "if (!may_waive || (await",
     to: "if ((await",

@@ -41,7 +41,7 @@ export const SHARED_PACKAGE_DEFENCES: Mutant[] = [
     only: "another length",
   },
   {
-    defence: "shared packages: a tree in the home is not fetched again",
+    defence: "shared packages: a package that is in the home is not fetched again",
     file: SHARE,
     from: "    if (await local.has(digest)) return;\n",
     to: "",
@@ -49,7 +49,7 @@ export const SHARED_PACKAGE_DEFENCES: Mutant[] = [
     only: "damaged tree in the home",
   },
   {
-    defence: "shared packages: concurrent requests fetch once",
+    defence: "shared packages: concurrent requests fetch a package once",
     file: SHARE,
     from: "      fetching.set(digest, fetched);\n",
     to: "",

@@ -22,21 +22,21 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: TAG_TESTS,
   },
   {
-    defence: "oci: a list of tags is limited in tags",
+    defence: "oci: the number of listed tags is limited",
     file: `${OCI}/registry-client.ts`,
     from: "if (tags.length > limits.tags)",
     to: "if (false)",
     tests: TAG_TESTS,
   },
   {
-    defence: "oci: a list of tags is limited in pages",
+    defence: "oci: the number of pages of a tag list is limited",
     file: `${OCI}/registry-client.ts`,
     from: "if (next !== null && page >= limits.tag_pages)",
     to: "if (false)",
     tests: TAG_TESTS,
   },
   {
-    defence: "oci: a list of tags is limited in bytes",
+    defence: "oci: the size of a tag list is limited",
     file: `${OCI}/registry-client.ts`,
     from: "if (received > limits.manifest_bytes)",
     to: "if (false)",
@@ -88,7 +88,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     only: "waits longer and longer",
   },
   {
-    defence: "oci: a registry that asks for more time gets it",
+    defence: "oci: the delay follows Retry-After",
     file: `${OCI}/registry-client.ts`,
     from: 'response?.headers["retry-after"]',
     to: "undefined",
@@ -96,7 +96,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     only: "as long as a registry requests",
   },
   {
-    defence: "oci: a registry cannot ask for an endless wait",
+    defence: "oci: the delay of Retry-After is limited",
     file: `${OCI}/retry-delay.ts`,
     from: "Math.min(parseRetryAfter(retry_after), limits.max_retry_after_ms)",
     to: "parseRetryAfter(retry_after)",
@@ -104,7 +104,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     only: "more than the limit",
   },
   {
-    defence: "oci: the waits for a registry vary",
+    defence: "oci: the delay before a new attempt has jitter",
     file: `${OCI}/retry-delay.ts`,
     from: "(0.5 + Math.random() / 2)",
     to: "1",
@@ -129,7 +129,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "oci: a credential is sent to its own registry only",
+    defence: "oci: a credential is sent only to its own registry",
     file: `${OCI}/registry-session.ts`,
     from: "authorization !== undefined && url.origin === base.origin",
     to: "authorization !== undefined",
@@ -231,7 +231,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     only: "corrects and renews",
   },
   {
-    defence: "signatures: a period that is over is refused",
+    defence: "signatures: a period that has passed is refused",
     file: `${SIGNATURES}/trusted-keys.ts`,
     from: "if (until <= now)",
     to: "if (until < now - 1_000_000_000_000_000)",
@@ -289,7 +289,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: ATTESTATION_TESTS,
   },
   {
-    defence: "provenance: the lock contains one hash",
+    defence: "provenance: a lock with several hashes is refused",
     file: `${PROVENANCE}/check-provenance.ts`,
     from: "if (only === undefined || more.length > 0)",
     to: "if (only === undefined)",

@@ -1,4 +1,4 @@
-/** Allow rules and bindings that need no approval: what they cover, who may create them, when they do not hold. */
+/** Allow rules and bindings that need no approval: what they cover, who may create them, when they do not apply. */
 import type { Mutant } from "../mutant.ts";
 
 const PERMISSION = "packages/door/src/admission/lasting-permission.ts";
@@ -94,7 +94,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: LASTING_PERMISSION_TESTS,
   },
   {
-    defence: "allow rules: a rule for one caller covers no other",
+    defence: "allow rules: a rule for one caller covers no other caller",
     file: PERMISSION,
     from: "  if (rule.identity !== null && rule.identity !== root.actor) return false;\n",
     to: "",
@@ -171,14 +171,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ARGUMENT_PATTERN_TESTS,
   },
   {
-    defence: "allow rules: the end of a pattern matches no shell syntax",
+    defence: "allow rules: a wildcard at the end of a pattern matches no shell syntax",
     file: PATTERN,
     from: "  return !NOT_MATCHED_BY_WILDCARD.test(value.slice(at, end));",
     to: "  return true;",
     tests: ARGUMENT_PATTERN_TESTS,
   },
   {
-    defence: "allow rules: the middle of a pattern matches no shell syntax",
+    defence: "allow rules: a wildcard in the middle of a pattern matches no shell syntax",
     file: PATTERN,
     from: " ||\n      NOT_MATCHED_BY_WILDCARD.test(value.slice(at, position))",
     to: "",
@@ -206,7 +206,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: LASTING_ANSWERS_TESTS,
   },
   {
-    defence: "allow rules: a grant for the host is wider",
+    defence: "allow rules: a grant that allows running on the host is wider",
     file: WIDER,
     from: "    host: grant.host === true,\n    ...(tools",
     to: "    ...(tools",
@@ -255,7 +255,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: NAME_AUTHORITY_TESTS,
   },
   {
-    defence: "tool names: only an admin makes a server's tools drop its name",
+    defence: "tool names: only an admin removes the name of a server from its tools",
     file: NAMES,
     from: "boundServerName(before) === boundServerName(draft) && isNamed(before) === isNamed(draft);",
     to: "boundServerName(before) === boundServerName(draft);",

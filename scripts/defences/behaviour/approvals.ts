@@ -89,7 +89,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: APPROVE_TESTS,
   },
   {
-    defence: "approval: the end of an approval is an event",
+    defence: "approval: the end of an approval emits an event",
     file: PENDING,
     from: "{ events: [event], audit }",
     to: "{ events: [], audit }",
@@ -110,7 +110,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: APPROVE_TESTS,
   },
   {
-    defence: "approval: the brief of a turn is shown",
+    defence: "approval: the brief that the turn provides is shown",
     file: NEW,
     from: "call.turn?.brief ??",
     to: "",
@@ -139,7 +139,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     only: "while the queue is full",
   },
   {
-    defence: "approval: a read that changed after its approval is audited",
+    defence: "approval: the refusal of a resource request that changed after its approval is audited",
     file: "packages/servers/src/servers/servers.ts",
     from: "            await auditRefusal(request, error);\n",
     to: "",
@@ -147,7 +147,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     only: "does not read a resource if",
   },
   {
-    defence: "approval: no allow rule explains a read as allowed",
+    defence: "approval: the explanation of a resource request ignores allow rules",
     file: "packages/door/src/catalog/explain.ts",
     from: "feature === null ? await readAllowRules(call) : []",
     to: "await readAllowRules(call)",
@@ -216,14 +216,14 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "approval: a waiting call mints no token",
+    defence: "approval: no token is created for a call that awaits approval",
     file: RECORD,
     from: 'row.status = "waiting_approval";',
     to: 'row.status = "running";',
     tests: APPROVE_TESTS,
   },
   {
-    defence: "approval: a request is an event",
+    defence: "approval: a new approval emits an event",
     file: RECORD,
     from: "open_records.records = { events: [buildApprovalEvent(door, approval, row, now)] };",
     to: "",
@@ -322,7 +322,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: SESSION_GRANTS_TESTS,
   },
   {
-    defence: "session grant: the oldest is dropped beyond the limit",
+    defence: "session grant: the oldest grant is dropped when the limit is exceeded",
     file: GRANTS,
     from: "if (this.#by_key.size > MAX_GRANTS) this.#by_key.delete(",
     to: "if (this.#by_key.size > MAX_GRANTS * 2) this.#by_key.delete(",
@@ -372,7 +372,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: APPROVALS_TESTS,
   },
   {
-    defence: "pre-approval: an answer that fails denies the call",
+    defence: "pre-approval: an error of the tool denies the call",
     file: "packages/agent/src/plugins/tools.ts",
     from: "(await answer.catch(() => false)) === true",
     to: "(await answer.catch(() => true)) === true",

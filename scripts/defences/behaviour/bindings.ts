@@ -150,7 +150,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RIGHTS_TESTS,
   },
   {
-    defence: "binding: an operator adds no mount to the existing ones",
+    defence: "binding: an operator cannot add a mount to the existing ones",
     file: "packages/registry/src/bindings/host-access.ts",
     from: "draft.policy.mounts?.every((mount)",
     to: "draft.policy.mounts?.some((mount)",
@@ -186,21 +186,21 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: UPGRADE_TESTS,
   },
   {
-    defence: "binding: an upgrade without a change returns the bindings unchanged",
+    defence: "binding: an upgrade to the version in use returns the bindings unchanged",
     file: UPGRADES,
     from: "binding.share_of === undefined && binding.package_version !== package_version,",
     to: "binding.share_of === undefined,",
     tests: BINDINGS_TESTS,
   },
   {
-    defence: "binding: a second version next to one with all traffic moves the binding",
+    defence: "binding: binding a second version moves a binding that has all traffic",
     file: PLAN,
     from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
     to: "const shared = other_versions.length === 1;",
     tests: UPGRADE_TESTS,
   },
   {
-    defence: "binding: a new version next to one with a share of the traffic gets a share too",
+    defence: "binding: binding a new version adds a share if the bound version has only a share",
     file: PLAN,
     from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
     to: "const shared = false;",
@@ -264,7 +264,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: BINDINGS_TESTS,
   },
   {
-    defence: "binding: the class inline is refused for a program when it is set",
+    defence: "binding: setting the class inline for a program is refused",
     file: CHECK,
     from: 'policy.class === "inline" && !protocol.startsWith("module.")',
     to: "false",

@@ -5,7 +5,7 @@ const RECOVER = "packages/door/src/invoke/recover.ts";
 const WATCH = "packages/door/src/invoke/watch.ts";
 const CONCURRENCY = "packages/door/src/calls/concurrency.ts";
 const EVENT_LOG = "packages/door/src/calls/event-log.ts";
-const ONCE = "packages/door/src/idempotency/idempotency.ts";
+const IDEMPOTENCY = "packages/door/src/idempotency/idempotency.ts";
 const RECOVERY_TESTS = ["packages/door/test/invoke/recover.test.ts"];
 const WATCH_TESTS = ["packages/door/test/invoke/watch.test.ts"];
 const CONCURRENCY_TESTS = ["packages/door/test/calls/concurrency.test.ts"];
@@ -45,7 +45,7 @@ export const CALL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "queue: a released slot is counted once",
+    defence: "queue: a reservation is released only once",
     file: CONCURRENCY,
     from: "        if (released) return;\n        released = true;\n",
     to: "",
@@ -89,7 +89,7 @@ export const CALL_MUTANTS: Mutant[] = [
     tests: WATCH_TESTS,
   },
   {
-    defence: "watch: a slow reader reads the rest from the store",
+    defence: "watch: a slow reader reads the remaining events from the store",
     file: WATCH,
     from: "      queue = [];\n      is_behind = true;\n",
     to: "      queue = [];\n",
@@ -167,29 +167,29 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "numbers the events of a recovered",
   },
   {
-    defence: "once: a failure of the gateway releases the key",
-    file: ONCE,
+    defence: "idempotency: a failure of the gateway releases the key",
+    file: IDEMPOTENCY,
     from: "if (response.status >= 500 || response.status === 429) await",
     to: "if (response.status > 500 || response.status === 429) await",
     tests: RUN_IDEMPOTENT_TESTS,
   },
   {
-    defence: "once: a refusal for overload releases the key",
-    file: ONCE,
+    defence: "idempotency: a refusal because of overload releases the key",
+    file: IDEMPOTENCY,
     from: "response.status >= 500 || response.status === 429",
     to: "response.status >= 500",
     tests: RUN_IDEMPOTENT_TESTS,
   },
   {
-    defence: "once: a thrown error releases the key",
-    file: ONCE,
+    defence: "idempotency: a thrown error releases the key",
+    file: IDEMPOTENCY,
     from: "    await releaseKey(deps, caller, key);\n    throw error;\n",
     to: "    throw error;\n",
     tests: RUN_IDEMPOTENT_TESTS,
   },
   {
-    defence: "once: a racing request gets the call of the first",
-    file: ONCE,
+    defence: "idempotency: a concurrent request gets the call of the first request",
+    file: IDEMPOTENCY,
     from: 'if (codeOf(error) !== "idempotency.in_progress") throw error;',
     to: "throw error;",
     tests: OPEN_IDEMPOTENT_TESTS,

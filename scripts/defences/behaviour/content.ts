@@ -18,7 +18,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     tests: ["packages/session/test/tape/call-progress.test.ts"],
   },
   {
-    defence: "content: a label gets no watchers",
+    defence: "content: the progress of a call reaches no session that is younger than the call",
     file: TURN_TAPE,
     from: "session !== null && session.created_at < created_at ? key : null",
     to: "session !== null && created_at !== null ? key : null",
@@ -54,7 +54,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     tests: ["packages/session/test/compaction/projected-content.test.ts"],
   },
   {
-    defence: "content: an author's error is not a crash",
+    defence: "content: an error that the plugin reports is not a crash",
     file: FAILURE,
     from: 'code === "plugin_retryable") return "failed";',
     to: 'code === "plugin_retryable") return "crashed";',
@@ -103,7 +103,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/invoke/store-content.test.ts"],
   },
   {
-    defence: "content: a reference that no runner checked opens no file",
+    defence: "content: a reference that the runner has not checked opens no file",
     file: "packages/door/src/invoke/store-content.ts",
     from: 'references_checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked")',
     to: "{ ...block, invocation_id }",
@@ -203,7 +203,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     only: "ten updates in a second",
   },
   {
-    defence: "progress: a full session queue gets at most ten updates per second",
+    defence: "progress: a session whose queue is full gets at most ten updates per second",
     file: "packages/session/src/tape/call-progress.ts",
     from: "else this.#timer = this.#clock.after(INTERVAL_MS, () => this.#send());",
     to: "else this.#timer = this.#clock.after(1, () => this.#send());",

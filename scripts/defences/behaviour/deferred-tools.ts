@@ -20,14 +20,14 @@ export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
     tests: DEFER_TOOLS_TESTS,
   },
   {
-    defence: "deferral: nothing is deferred by the budget where models cannot search",
+    defence: "deferral: the budget defers nothing if models cannot search",
     file: "packages/door/src/catalog/catalog.ts",
     from: "const has_budget = search !== null && caller.tools",
     to: "const has_budget = caller.tools",
     tests: DEFER_TOOLS_TESTS,
   },
   {
-    defence: "deferral: the profile of a key is part of the cached catalog's key",
+    defence: "deferral: the cache of catalogs distinguishes the profiles of keys",
     file: "packages/door/src/catalog/catalog.ts",
     from: 'tools === undefined ? "" : tools.join(",")',
     to: 'tools === undefined ? "" : ""',

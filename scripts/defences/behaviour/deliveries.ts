@@ -14,7 +14,7 @@ const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.
 
 export const DELIVERY_MUTANTS: Mutant[] = [
   {
-    defence: "delivery: the plugin's own failure is final",
+    defence: "delivery: a failure that the plugin reports is final",
     file: OUTCOME,
     from: 'call.status === "succeeded" || hasFailedPermanently(call) ? null',
     to: 'call.status === "succeeded" ? null',
@@ -87,7 +87,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     tests: DISPATCHER_TESTS,
   },
   {
-    defence: "delivery: a binding gets only its share",
+    defence: "delivery: a hook gets only its share of the slots",
     file: SLOTS,
     from: "if (in_progress < limit && this.#in_progress < this.#concurrency) return true;",
     to: "if (this.#in_progress < this.#concurrency) return true;",
@@ -96,7 +96,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: a full lane does not stop the others",
+    defence: "delivery: a full lane does not stop other lanes",
     file: DELIVER,
     from: "if (room <= 0 || hasEnough(reserved_count, limit)) continue;",
     to: "if (room <= 0 || hasEnough(reserved_count, limit)) return null;",
@@ -146,7 +146,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: a finished delivery makes room for the next",
+    defence: "delivery: a finished delivery starts the next one",
     file: DELIVER,
     from: "if (!hasEnough(reserved_count, this.#slots.limitOf(job.lane))) this.#wakeSoon();",
     to: "void reserved_count;",
@@ -181,14 +181,14 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: new jobs of a lane that was not read are left to the next read",
+    defence: "delivery: new jobs of an unread lane are left to the next read",
     file: DELIVER,
     from: "const unread = this.#unread.get(job.lane) ?? 0;",
     to: "const unread = this.#unread.get(job.lane) ?? 1;",
     tests: DISPATCHER_TESTS,
   },
   {
-    defence: "delivery: the jobs that a lane takes without a read are limited",
+    defence: "delivery: the number of jobs that a lane takes without reading is limited",
     file: DELIVER,
     from: "this.#unread.set(job.lane, unread - 1);",
     to: "this.#unread.set(job.lane, unread);",
@@ -270,7 +270,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     only: "counts an attempt when its call is opened",
   },
   {
-    defence: "delivery: an old reservation starts nothing",
+    defence: "delivery: an outdated reservation starts nothing",
     file: JOBS,
     from: "state = 'ready' and fence = $2 - 1 and due_at is not null",
     to: "state = 'ready' and $2 > 0 and due_at is not null",
@@ -286,7 +286,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     only: "reserves jobs",
   },
   {
-    defence: "delivery: a hook that has ended makes room before its settlement is written",
+    defence: "delivery: a hook call that has ended frees its slot before its settlement is written",
     file: "packages/door/src/invoke/settle.ts",
     from: "live.onEnded?.();",
     to: "",

@@ -65,14 +65,14 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: INTERSECT_TESTS,
   },
   {
-    defence: "grant: a mount is compared with its target",
+    defence: "grant: mounts are compared by source and target",
     file: INTERSECT,
     from: "other.source === left.source && other.target === left.target",
     to: "other.source === left.source",
     tests: INTERSECT_TESTS,
   },
   {
-    defence: "grant: a level that forbids mounts wins over a list",
+    defence: "grant: a level that forbids mounts overrides a list of mounts",
     file: INTERSECT,
     from: "if (a === false || b === false) return false;",
     to: "if (a === false && b === false) return false;\n  if (a === false || b === false) return a === false ? b : a;",
@@ -121,14 +121,14 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: DOMAINS_TESTS,
   },
   {
-    defence: "grant: the level of the project applies",
+    defence: "grant: the limits of the project apply",
     file: GRANT,
     from: "const { binding, export: item } = bound;\n",
     to: "const { binding, export: item } = bound;\n  host = { ...host, projects: new Map() };\n",
     tests: EFFECTIVE_GRANT_TESTS,
   },
   {
-    defence: "grant: the level of the org applies",
+    defence: "grant: the limits of the org apply",
     file: GRANT,
     from: "    bindingLevel(binding),\n    host.orgs?.get(scope.org_id) ?? {},\n",
     to: "    bindingLevel(binding),\n",
@@ -247,7 +247,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: EXPORT_PLAN_TESTS,
   },
   {
-    defence: "pool: another grant has another process",
+    defence: "pool: calls with different grants share no process",
     file: PLAN,
     from: "{digestGrant(grant)}",
     to: "{digestGrant(bound as never as Grant).length}",
@@ -261,7 +261,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: EXPORT_PLAN_TESTS,
   },
   {
-    defence: "plan: a new generation is planned again",
+    defence: "plan: a new generation of a binding is planned again",
     file: PLAN,
     from: "cached.bound.binding.generation === bound.binding.generation &&",
     to: "",

@@ -15,7 +15,7 @@ const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.
 
 export const HOOK_MUTANTS: Mutant[] = [
   {
-    defence: "hooks: events of a hook's own call are skipped",
+    defence: "hooks: events of a hook's own call trigger no hooks",
     file: DISPATCH,
     from: "if (event.from_hook) continue;",
     to: "",
@@ -163,14 +163,14 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: DISPATCHER_TESTS,
   },
   {
-    defence: "hooks: a node that lost the race reads from the new cursor",
+    defence: "hooks: a node that another node has overtaken reads from the new cursor",
     file: DISPATCH,
     from: "from = to ?? (await outbox.cursor(HOOKS_CONSUMER));",
     to: "from = to ?? pending.last_seq;",
     tests: DISPATCHER_TESTS,
   },
   {
-    defence: "hooks: events during a pass start another pass",
+    defence: "hooks: events that arrive during a pass start another pass",
     file: DISPATCH,
     from: "      this.#dispatch_again = true;\n      return;\n",
     to: "      return;\n",
@@ -186,7 +186,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "events: a reader does not see the mark of hooks",
+    defence: "events: a reader does not see the internal field from_hook",
     file: WATCH,
     from: "for (const { from_hook: _from_hook, ...event } of events) {",
     to: "for (const event of events) {",
@@ -201,7 +201,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "outbox: the cursor moves once",
+    defence: "outbox: the cursor moves only from the expected position",
     file: OUTBOX,
     from: "where consumer = $1 and seq = $2 returning seq",
     to: "where consumer = $1 and seq >= $2 returning seq",
@@ -249,7 +249,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "runs the jobs of a group",
   },
   {
-    defence: "jobs: an old fence completes nothing",
+    defence: "jobs: an outdated fence completes nothing",
     file: JOBS,
     from: "where id = $1 and fence = $2 and state = 'leased'`;\nconst RELEASE_NEXT",
     to: "where id = $1 and fence >= $2 and state = 'leased'`;\nconst RELEASE_NEXT",

@@ -38,7 +38,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: DEADLINE_TESTS,
   },
   {
-    defence: "open: the names in a request must not contradict each other",
+    defence: "open: contradictory names in a request are refused",
     file: OPEN,
     from: "if (bound === null || !matchesNames(bound, body))",
     to: "if (bound === null)",
@@ -191,7 +191,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     only: "records a refusal with its fix",
   },
   {
-    defence: "call: a rejected row releases its place in the queue",
+    defence: "call: a row that the store rejects releases its place in the queue",
     file: RECORD,
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    calls.drop(live);\n",
@@ -199,7 +199,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     only: "releases the slot reservation",
   },
   {
-    defence: "call: a rejected row is not counted as running",
+    defence: "call: a row that the store rejects is not counted as running",
     file: RECORD,
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    reservation?.release();\n",
@@ -207,7 +207,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     only: "releases the slot reservation",
   },
   {
-    defence: "call: a queued call has not started",
+    defence: "call: a queued call has no start time",
     file: RECORD,
     from: "if (reservation === null) row.started_at = row.created_at;",
     to: "row.started_at = row.created_at;",
@@ -252,7 +252,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: RETRY_TESTS,
   },
   {
-    defence: "retry: the plugin's own failure is final",
+    defence: "retry: a failure that the plugin reports is final",
     file: RUN,
     from: 'if (outcome.status !== "failed" || outcome.dispatched) return false;',
     to: 'if (outcome.status !== "failed") return false;',
@@ -280,7 +280,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: RETRY_TESTS,
   },
   {
-    defence: "retry: pauses double",
+    defence: "retry: the delay doubles with each attempt",
     file: RUN,
     from: "base_ms * 2 ** (attempt - 1)",
     to: "base_ms * attempt",
@@ -322,7 +322,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/frames/frame-recordings.test.ts"],
   },
   {
-    defence: "run: the plugin gets the time that is left",
+    defence: "run: the plugin gets the remaining time",
     file: RUN,
     from: "Math.ceil(remaining_ms), secrets, body)",
     to: "row.timeout_ms, secrets, body)",
@@ -421,7 +421,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: RUN_REQUEST_TESTS,
   },
   {
-    defence: "ending: a tool's own error marks the block",
+    defence: "ending: an error that the tool reports marks the block",
     file: ENDING,
     from: "block.is_error ||= result.is_error;",
     to: "",
@@ -449,7 +449,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: INVOKE_TESTS,
   },
   {
-    defence: "settle: a rejected result is replaced by an internal error",
+    defence: "settle: a result that the store rejects is replaced by an internal error",
     file: SETTLE,
     from: 'if (codeOf(error) !== "store.unavailable") {',
     to: 'if (codeOf(error) === "store.unavailable") {',
@@ -463,7 +463,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/calls/concurrency.test.ts"],
   },
   {
-    defence: "disk: a failed write is not reported as the caller's mistake",
+    defence: "disk: a failed write is not reported as an invalid request",
     file: "packages/store/src/sqlite/writer/run-batch.ts",
     from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailableFailure(error)",
     to: 'broken: damageOf(error) ?? { code: "request.invalid", message: undefined }',

@@ -78,7 +78,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "missing strategy",
   },
   {
-    defence: "loop: the start of a turn is an event",
+    defence: "loop: the start of a turn emits an event",
     file: BEGIN,
     from: "items.length, records, once, parent, execution)",
     to: "items.length, {}, once, parent, execution)",
@@ -142,7 +142,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: OFFERED_TOOLS_TESTS,
   },
   {
-    defence: "loop: results of a step replace those of the step before",
+    defence: "loop: the results of a step replace those of the previous step",
     file: RUN,
     from: '        state.tool_results = [];\n        state.phase = "llm";',
     to: '        state.phase = "llm";',
@@ -170,7 +170,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STRATEGIES_TESTS,
   },
   {
-    defence: "loop: an unfinished answer is kept",
+    defence: "loop: the unfinished answer of an interrupted turn is kept",
     file: RUN,
     from: "        turn.partial += text;\n",
     to: "",
@@ -216,7 +216,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "interrupts a turn while the model",
   },
   {
-    defence: "loop: a failed turn reports a kernel.error",
+    defence: "loop: a failed turn publishes kernel.error",
     file: RECORD,
     from: 'if (error !== null && status === "failed") {',
     to: 'if (error !== null && status === "cancelled") {',
@@ -224,7 +224,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "after 25 model calls",
   },
   {
-    defence: "loop: the end of a turn is an event with its code",
+    defence: "loop: the event of a failed turn contains its error code",
     file: RECORD,
     from: "    summary.code = run.error.code;\n",
     to: "",
@@ -294,7 +294,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: TURN_TESTS,
   },
   {
-    defence: "turn: an agent that cannot search sees the tools of its list",
+    defence: "turn: a sub-agent that cannot search sees the tools of its list",
     file: TURN,
     from: "return this.allows(SEARCH_TOOL);",
     to: "return true;",
@@ -338,7 +338,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "records its call as an invocation",
   },
   {
-    defence: "dispatch: a turn's tool is limited to the tools of the turn",
+    defence: "dispatch: a tool call is limited to the tools of its turn",
     file: DISPATCH,
     from: "allowed === null ? {} : { narrow: { tools: [...allowed] } }",
     to: "allowed === null ? { narrow: {} } : {}",
@@ -388,7 +388,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: CALL_MODEL_TESTS,
   },
   {
-    defence: "model: repeated ids of calls are made unique",
+    defence: "model: repeated call ids are made unique",
     file: MODEL,
     from: 'id === "" || used_ids.has(id) ?',
     to: 'id === "" ?',

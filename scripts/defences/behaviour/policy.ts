@@ -15,7 +15,7 @@ const RULES_TESTS = ["packages/door/test/admission/rules.test.ts"];
 
 export const POLICY_MUTANTS: Mutant[] = [
   {
-    defence: "policy: a later denial overrides an earlier rule that requires approval",
+    defence: "policy: a later rule that denies overrides an earlier rule that requires approval",
     file: "packages/door/src/admission/admit.ts",
     from: 'if (decision.kind === "deny") return refusedBy(rule, decision, call);\n    ask ??= {',
     to: 'if (decision.kind === "deny" && ask === null) return refusedBy(rule, decision, call);\n    if (decision.kind === "deny") continue;\n    ask ??= {',
@@ -135,7 +135,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RULES_TESTS,
   },
   {
-    defence: "policy: a tool without a category is on no list of categories",
+    defence: "policy: a tool without a category matches no list of categories",
     file: RULES,
     from: "if (category !== undefined && policy.categories.has(normalizeCategory(category))) return PASS;",
     to: "if (category === undefined || policy.categories.has(normalizeCategory(category))) return PASS;",
@@ -261,7 +261,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RULES_TESTS,
   },
   {
-    defence: "risk: the operator's judgement replaces the author's",
+    defence: "risk: the operator's rating replaces the author's",
     file: RISK,
     from: "else if (tool?.risk !== undefined)",
     to: "if (tool?.risk !== undefined)",
@@ -450,7 +450,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: POLICIES_TESTS,
   },
   {
-    defence: "policy: a change is announced",
+    defence: "policy: a change emits policy.changed",
     file: STORED,
     from: '      this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });\n',
     to: "",

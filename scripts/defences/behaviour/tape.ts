@@ -22,14 +22,14 @@ const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.
 
 export const TAPE_MUTANTS: Mutant[] = [
   {
-    defence: "tape: messages, calls and results cannot opt out",
+    defence: "tape: messages, calls and results are always recorded",
     file: ENTRY,
     from: "!essential && (payload.persist === false",
     to: "(payload.persist === false",
     tests: TAPED_ENTRY_TESTS,
   },
   {
-    defence: "tape: other events can opt out by either name",
+    defence: "tape: other events can opt out of recording with either field",
     file: ENTRY,
     from: "payload.persist === false || payload.__persist__ === false",
     to: "payload.persist === false",
@@ -99,7 +99,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: CONTEXT_TESTS,
   },
   {
-    defence: "context: a message during calls follows their results",
+    defence: "context: a message that arrives during calls follows their results",
     file: CONTEXT,
     from: "(this.#group === null ? this.#messages : this.#deferred).push",
     to: "this.#messages.push",
@@ -218,7 +218,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: SESSIONS_TESTS,
   },
   {
-    defence: "chains: a head that grew is not compacted",
+    defence: "chains: a chain that grew in the meantime is not compacted",
     file: CHAINS,
     from: "if (last !== p.expected.last_entry_id) return null;",
     to: "if (last < p.expected.last_entry_id) return null;",
@@ -234,7 +234,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     only: "archives the tape on reset",
   },
   {
-    defence: "chains: ids rise across the chains of a session",
+    defence: "chains: entry ids increase across the chains of a session",
     file: CHAINS,
     from: "const first_id = (session.last_entry as number) + 1;",
     to: "const first_id = new_chain.fork_entry + 1;",
@@ -295,7 +295,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: PERSISTER_TESTS,
   },
   {
-    defence: "persister: writes of a turn carry its hold",
+    defence: "persister: writes of a turn are fenced",
     file: PERSISTER,
     from: "turn_hold === undefined || turn_hold.lost ? { key, entries } : { key, entries, hold: turn_hold.hold }",
     to: "{ key, entries }",
@@ -351,7 +351,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: OUTCOME_TESTS,
   },
   {
-    defence: "outcome: a tool's own error is not ok",
+    defence: "outcome: an error that the tool reports is not ok",
     file: OUTCOME,
     from: "{ ...ids, ok: failure === null }",
     to: "{ ...ids, ok: true }",
