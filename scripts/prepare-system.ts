@@ -34,10 +34,10 @@ const APT_OPTIONS = [
 ];
 const APT_MS = 600_000;
 
-const onPath = (program: string) =>
+const isOnPath = (program: string) =>
   (process.env.PATH ?? "").split(delimiter).some((folder) => existsSync(join(folder, program)));
 
-const debianPostgres = () => {
+const hasDebianPostgres = () => {
   const root = "/usr/lib/postgresql";
   return (
     existsSync(root) && readdirSync(root).some((version) => existsSync(join(root, version, "bin/initdb")))
@@ -61,12 +61,12 @@ const TEST_REQUIREMENTS: SystemRequirement[] = [
   {
     what: "PostgreSQL server (initdb)",
     apt: ["postgresql"],
-    isInstalled: () => onPath("initdb") || debianPostgres(),
+    isInstalled: () => isOnPath("initdb") || hasDebianPostgres(),
   },
   {
     what: "python3",
     apt: ["python3"],
-    isInstalled: () => existsSync("/usr/bin/python3") || onPath("python3"),
+    isInstalled: () => existsSync("/usr/bin/python3") || isOnPath("python3"),
   },
   {
     what: "pip of /usr/bin/python3",
@@ -76,7 +76,7 @@ const TEST_REQUIREMENTS: SystemRequirement[] = [
   {
     what: "Chromium and its headless shell",
     apt: ["chromium", "chromium-headless-shell"],
-    isInstalled: () => onPath("chromium") && onPath("chromium-headless-shell"),
+    isInstalled: () => isOnPath("chromium") && isOnPath("chromium-headless-shell"),
   },
   {
     what: "bubblewrap (bwrap), the fallback of the sandbox",
@@ -110,9 +110,9 @@ const SLOW_REQUIREMENTS: SystemRequirement[] = [
     architecture: "arm64",
     isInstalled: () => existsSync("/usr/lib/aarch64-linux-musl/libc.a"),
   },
-  { what: "docker-registry", apt: ["docker-registry"], isInstalled: () => onPath("docker-registry") },
-  { what: "skopeo", apt: ["skopeo"], isInstalled: () => onPath("skopeo") },
-  { what: "qemu for arm64", apt: ["qemu-user"], isInstalled: () => onPath("qemu-aarch64") },
+  { what: "docker-registry", apt: ["docker-registry"], isInstalled: () => isOnPath("docker-registry") },
+  { what: "skopeo", apt: ["skopeo"], isInstalled: () => isOnPath("skopeo") },
+  { what: "qemu for arm64", apt: ["qemu-user"], isInstalled: () => isOnPath("qemu-aarch64") },
 ];
 
 const findMissing = (requirements: readonly SystemRequirement[]) =>

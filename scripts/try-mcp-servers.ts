@@ -203,7 +203,7 @@ async function tryServer(
   const seconds = Math.round((performance.now() - started) / 1000);
   console.error(`${npm}: exit code ${installed.code} after ${seconds} s\n${installed.stderr}`);
   const row = (version: string, tools: string, call: string, result: string) =>
-    `| \`${npm}\` | ${version} | ${tools} | ${code(install_flags.join(" "))} | ${code(call)} | ${cell(result)} |`;
+    `| \`${npm}\` | ${version} | ${tools} | ${codeSpan(install_flags.join(" "))} | ${codeSpan(call)} | ${cell(result)} |`;
   if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
   const { package: pack, bindings } = JSON.parse(installed.stdout) as ServerInstallation;
   const { binding_id } = bindings[0]!;
@@ -252,6 +252,6 @@ function cell(text: string): string {
   return line.length > 240 ? `${line.slice(0, 240)}…` : line;
 }
 
-const code = (text: string) => (text === "" ? "" : `\`${text}\``);
+const codeSpan = (text: string) => (text === "" ? "" : `\`${text}\``);
 
 await main(process.argv.slice(2));
