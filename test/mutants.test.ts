@@ -3,15 +3,15 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { transformSync } from "esbuild";
 import { expect, test } from "vitest";
-import { MUTANTS } from "../scripts/defences/all.ts";
-import { SURVIVORS } from "../scripts/defences/survivors.ts";
+import { MUTANTS } from "../scripts/mutants/all.ts";
+import { SURVIVORS } from "../scripts/mutants/survivors.ts";
 
 test("every mutant changes exactly one place in an existing file", () => {
   const stale = MUTANTS.filter(({ file, from, to }) => {
     if (from === to || !existsSync(file)) return true;
     return readFileSync(file, "utf8").split(from).length !== 2;
   });
-  expect(stale.map(({ defence, file }) => `${defence} (${file})`)).toEqual([]);
+  expect(stale.map(({ name, file }) => `${name} (${file})`)).toEqual([]);
   expect(MUTANTS.length).toBeGreaterThanOrEqual(200);
 });
 
@@ -28,7 +28,7 @@ test("every mutant of a TypeScript file can be parsed", () => {
       return true;
     }
   });
-  expect(broken.map(({ defence, file }) => `${defence} (${file})`)).toEqual([]);
+  expect(broken.map(({ name, file }) => `${name} (${file})`)).toEqual([]);
 });
 
 /**
@@ -36,13 +36,13 @@ test("every mutant of a TypeScript file can be parsed", () => {
  * mutant breaks a different rule than the one that it is named after.
  */
 test("every mutant of a TypeScript file uses only names of its file", () => {
-  const unknown = MUTANTS.flatMap(({ defence, file, to }) => {
+  const unknown = MUTANTS.flatMap(({ name: mutant, file, to }) => {
     if (!file.endsWith(".ts")) return [];
     const source = readFileSync(file, "utf8");
     const names = findNames(to).filter((name) => !GLOBAL_NAMES.has(name) && !(name in globalThis));
     return names
       .filter((name) => names.indexOf(name) === names.lastIndexOf(name) && !hasName(source, name))
-      .map((name) => `${defence}: ${name}`);
+      .map((name) => `${mutant}: ${name}`);
   });
   expect(unknown).toEqual([]);
   expect(findNames('from = to ?? pending.last_seq; const { a: b } = f("x y");')).toEqual([
@@ -74,10 +74,10 @@ function hasName(source: string, name: string): boolean {
 }
 
 test("every mutant names tests that exist", () => {
-  const missing = MUTANTS.flatMap(({ defence, tests }) =>
+  const missing = MUTANTS.flatMap(({ name, tests }) =>
     tests.length === 0
-      ? [`${defence}: none`]
-      : tests.filter((file) => !existsSync(file)).map((file) => `${defence}: ${file}`),
+      ? [`${name}: none`]
+      : tests.filter((file) => !existsSync(file)).map((file) => `${name}: ${file}`),
   );
   expect(missing).toEqual([]);
 });
@@ -91,16 +91,16 @@ test("every filter matches a title near its tests", () => {
     const sources = files.filter((file) => file.endsWith(".ts"));
     return !sources.some((file) => new RegExp(only).test(readFileSync(file, "utf8")));
   });
-  expect(unmatched.map(({ defence, only }) => `${defence}: ${only}`)).toEqual([]);
+  expect(unmatched.map(({ name, only }) => `${name}: ${only}`)).toEqual([]);
 });
 
 test("no two mutants have the same name", () => {
-  const names = MUTANTS.map(({ defence }) => defence);
+  const names = MUTANTS.map(({ name }) => name);
   expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([]);
 });
 
 test("every accepted survivor is a mutant and has a reason", () => {
-  const names = new Set(MUTANTS.map(({ defence }) => defence));
+  const names = new Set(MUTANTS.map(({ name }) => name));
   const invalid = Object.entries(SURVIVORS).filter(
     ([name, reason]) => !names.has(name) || reason.trim() === "",
   );

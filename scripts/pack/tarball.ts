@@ -14,7 +14,7 @@ export interface PackedFile {
 /** The time that npm itself assigns to packed files; some file systems reject dates before 1980. */
 const MTIME = new Date("1985-10-26T08:15:00.000Z");
 
-/** Level 9 makes the archive of Node 0.3 % smaller and takes two and a half times as long. */
+/** Level 9 makes the archive of Node 0.3% smaller and takes two and a half times as long. */
 const LEVEL = 6;
 
 export async function createTarball(files: readonly PackedFile[]): Promise<Buffer> {

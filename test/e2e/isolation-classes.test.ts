@@ -24,7 +24,7 @@ interface ProbeResult {
   seccomp: string;
   sees_home: boolean;
   networks: number;
-  dialled?: string | null;
+  dialed?: string | null;
   fetched?: string | null;
 }
 
@@ -152,7 +152,7 @@ verifies(
     expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
     expect(await probe("insider", target)).toMatchObject({
       ...CONFINED,
-      dialled: "ECONNREFUSED",
+      dialed: "ECONNREFUSED",
       fetched: "policy.denied",
     });
     const trusted = await gateway.cli("plugin", "trust", "insider", "--yes");
@@ -160,7 +160,7 @@ verifies(
     expect(await row()).toMatchObject({ mode: "inline", trusted: true });
     expect(await probe("insider", target)).toMatchObject({
       sees_home: true,
-      dialled: "policy.denied",
+      dialed: "policy.denied",
       fetched: "policy.denied",
     });
     const names = JSON.stringify([host]);
@@ -169,7 +169,7 @@ verifies(
       .poll(async () => (await probe("insider", target)).fetched, { timeout: 20_000 })
       .toBe("reached");
     // A direct connection to an address that was not named is still refused.
-    expect((await probe("insider", target)).dialled).toBe("policy.denied");
+    expect((await probe("insider", target)).dialed).toBe("policy.denied");
 
     // In-process instruments are refused unless trusted; trusted ones have the same network guard.
     const path = writeInstrument(base, "inproc", "InProcess");
@@ -183,7 +183,7 @@ verifies(
     expect(await probe("inproc", { port })).toMatchObject({
       class: "inline",
       sees_home: true,
-      dialled: "policy.denied",
+      dialed: "policy.denied",
     });
   },
   120_000,

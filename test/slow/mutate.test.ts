@@ -3,9 +3,9 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createJudge, type Judge } from "../../scripts/defences/judge.ts";
-import type { Mutant } from "../../scripts/defences/mutant.ts";
-import { selectMutants } from "../../scripts/defences/select.ts";
+import { createJudge, type Judge } from "../../scripts/mutants/judge.ts";
+import type { Mutant } from "../../scripts/mutants/mutant.ts";
+import { selectMutants } from "../../scripts/mutants/select.ts";
 
 const SOURCE = `export const limit = 3;
 export function below(n) {
@@ -55,7 +55,7 @@ beforeAll(() => {
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 function mutant(from: string, to: string, more: Partial<Mutant> = {}): Mutant {
-  return { defence: "d", file: "src/below.ts", from, to, tests: ["test/below.test.ts"], ...more };
+  return { name: "d", file: "src/below.ts", from, to, tests: ["test/below.test.ts"], ...more };
 }
 
 test.for<[string, Mutant, string, RegExp]>([
@@ -109,8 +109,8 @@ test("stops a run that blocks its worker", async () => {
 });
 
 test("each selected mutant belongs to exactly one shard", () => {
-  const all = ["a: 1", "a: 2", "b: 3", "a: 4"].map((defence) => mutant("x", "y", { defence }));
-  const names = (...argv: string[]) => selectMutants(all, argv).map(({ defence }) => defence);
+  const all = ["a: 1", "a: 2", "b: 3", "a: 4"].map((name) => mutant("x", "y", { name }));
+  const names = (...argv: string[]) => selectMutants(all, argv).map(({ name }) => name);
   expect(names()).toHaveLength(4);
   expect(names("a:")).toEqual(["a: 1", "a: 2", "a: 4"]);
   expect(names("--shard", "1/2", "a:")).toEqual(["a: 1", "a: 4"]);

@@ -207,7 +207,7 @@ verifies(
     expect((await patch({ rollout: { traffic_percent: 90 } }, generation)).status).toBe(200);
     await expect
       .poll(() => page.getByLabel("Share of the calls that this version gets").inputValue())
-      .toBe("90 %");
+      .toBe("90%");
     expect(await card.getByLabel("Greeting").inputValue()).toBe("Good evening");
     expect(await conflict.count()).toBe(0);
     const theirs = { ...config, greeting: "Good morning" };

@@ -70,8 +70,8 @@ const instrumentSource = (name: string) => `${PROBE}${DIAL}
       riskLevel: "ReadOnly",
       metadata: { name: "${name}", category: "Shell", description: "Probes its process." },
       async invoke({ home, port }) {
-        const dialled = port === undefined ? null : await dial(port);
-        return { status: "Success", data: { ...probe(home), dialled }, stdout: "", stderr: "" };
+        const dialed = port === undefined ? null : await dial(port);
+        return { status: "Success", data: { ...probe(home), dialed }, stdout: "", stderr: "" };
       },
     }];
   }
@@ -131,9 +131,9 @@ export function writeKernelPlugin(base: string): string {
         onLoad: (ctx) => ctx.registerTool({
           name: "insider", description: "Probes its process.", parameters: { type: "object" }, effect_class: "read_only",
           async run({ home, port, url }, call) {
-            const dialled = port === undefined ? null : await dial(port);
+            const dialed = port === undefined ? null : await dial(port);
             const fetched = url === undefined ? null : await ctx.service("net.fetch", { url }, call.as).then(({ body }) => body, ({ code }) => code);
-            return { ok: true, brief: "probed", display: { kind: "json", data: { ...probe(home), dialled, fetched } } };
+            return { ok: true, brief: "probed", display: { kind: "json", data: { ...probe(home), dialed, fetched } } };
           },
         }),
       };`,

@@ -77,7 +77,9 @@ export class Pins {
     }
     throw new BackplaneError(
       "request.invalid",
-      "No message or tool result in this conversation contains the text.",
+      text === undefined
+        ? "This conversation has no message of the user. Specify the entry to pin."
+        : "No message or tool result in this conversation contains the text.",
     );
   }
 

@@ -58,7 +58,7 @@ test("moves the turn to the new chain and its history", async () => {
   expect(published).toEqual(["session.compaction.started", "session.compaction.completed"]);
 });
 
-test("does not compact below 80 % of the window", async () => {
+test("does not compact below 80% of the window", async () => {
   const { published, compactions } = createCompactions(async () => "short");
   await compactions.compactIfNeeded(createTurn(1_599), "p");
   expect(published).toEqual([]);

@@ -72,7 +72,7 @@ async function countTokensWith(fixture: TestSession, text: string): Promise<numb
   return context.tokens;
 }
 
-/** Creates a session in which the returned text, as the next message, fills the window to 80 % plus `extra` tokens. */
+/** Creates a session in which the returned text, as the next message, fills the window to 80% plus `extra` tokens. */
 async function createSessionAtThreshold(extra: number, setUp = async (_fixture: TestSession) => {}) {
   const fixture = await createTestSession();
   await setUp(fixture);
@@ -86,7 +86,7 @@ async function createSessionAtThreshold(extra: number, setUp = async (_fixture: 
   return { fixture, text, tokens, window };
 }
 
-verifies("compact.auto", "compacts at 80 % of the window and not before", async () => {
+verifies("compact.auto", "compacts at 80% of the window and not before", async () => {
   const below = await createSessionAtThreshold(-4);
   await below.fixture.say(below.text);
   expect(compactionEvents(below.fixture)).toEqual([]);
@@ -115,7 +115,7 @@ verifies("compact.auto", "compacts a conversation that is full of images", async
 
 verifies(
   "compact.auto",
-  "calls the bound compactor instead of the model, with 40 % of the window as its target",
+  "calls the bound compactor instead of the model, with 40% of the window as its target",
   async () => {
     const { fixture, text, window } = await createSessionAtThreshold(0, async (session) => {
       await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));

@@ -39,7 +39,9 @@ test("changes the bindings of a package to its linked folder, and removes them w
   changeGreeting("Hello", "Servus");
   const refused = await gateway.backplane(["plugin", "install", path, "--bind"]);
   expect(refused.exit).toBe(EXIT.failed);
-  expect(refused.err).toMatch(/acme\/hello 0\.1\.0 is already installed.*\n.*Increase the version.*--editable/s);
+  expect(refused.err).toMatch(
+    /acme\/hello 0\.1\.0 is already installed.*\n.*Increase the version.*--editable/s,
+  );
 
   const linked = await gateway.backplane(["plugin", "install", path, "--editable"]);
   expect(linked.out).toMatch(/as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);

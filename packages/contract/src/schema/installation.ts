@@ -105,14 +105,14 @@ export const InstallationSettingsSchema = z.strictObject({
     .max(64)
     .optional()
     .describe(
-      "Dependencies of servers from npm whose install scripts may run. They run in the sandbox, without network and secrets.",
+      "Dependencies of servers from npm whose install scripts may run. They run in the sandbox, without network access or secrets.",
     ),
   allow_builds: z
     .array(z.string().min(1).max(214))
     .max(64)
     .optional()
     .describe(
-      "Dependencies of servers from the Python index that may be built from their source archives if they have no wheel. They are built in the sandbox, without network and secrets.",
+      "Dependencies of servers from the Python index that may be built from their source archives if they have no wheel. They are built in the sandbox, without network access or secrets.",
     ),
   accept_source: z
     .boolean()

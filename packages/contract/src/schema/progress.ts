@@ -6,7 +6,7 @@ export const ProgressEventSchema = z.object({
   /** The id of the request. */
   operation_id: z.string(),
   step: z.enum(PROGRESS_STEPS),
-  /** One sentence without a full stop. Names of packages in it come from their authors. */
+  /** One sentence without a period. Names of packages in it come from their authors. */
   message: z.string(),
   done: z.number().min(0).optional(),
   /** Absent if the total is not known in advance. */

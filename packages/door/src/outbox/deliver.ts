@@ -452,7 +452,7 @@ export class Deliverer {
     return code !== undefined && WAIT_CODES.has(code);
   }
 
-  /** Exponential with ± 25 % jitter, so that jobs that failed together are not retried together. */
+  /** Exponential with ± 25% jitter, so that jobs that failed together are not retried together. */
   #backoff(attempt: number): number {
     const { base_ms, max_ms } = this.#deps.host.deliveries;
     const spread = new Uint8Array(1);

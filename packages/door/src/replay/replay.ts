@@ -1,6 +1,6 @@
 /**
  * Runs recorded read-only calls against the version in use and against a candidate, and compares the results
- * (upgrade.replay). Both versions run under the same conditions, in the sandbox without network and secrets, so a
+ * (upgrade.replay). Both versions run under the same conditions, in the sandbox without network access or secrets, so a
  * difference comes from the versions. A replay is admitted like any call, but writes no invocation: it has no events,
  * reaches no hook or tape, and is not counted anywhere. The audit log lists the first 100 of the replayed calls.
  */
@@ -285,7 +285,7 @@ function compareRuns(
   const none: ReplayDifference[] = [];
   if (current.error !== null) {
     const code = current.error.code;
-    const reason = `The version in use fails here (${code}), without network and secrets.`;
+    const reason = `The version in use fails here (${code}), without network access or secrets.`;
     const is_same = candidate.error === null && diffJson(recorded, candidate.result).length === 0;
     return is_same
       ? { result: "same", reason: null, differences: none }

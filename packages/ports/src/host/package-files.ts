@@ -37,7 +37,7 @@ export interface ImportedPackage {
   notes?: readonly string[];
 }
 
-/** Runs install scripts of npm packages in the sandbox, without network and secrets. */
+/** Runs install scripts of npm packages in the sandbox, without network access or secrets. */
 export interface InstallScripts {
   /**
    * `folder` contains the package.json and node_modules; scripts may change everything in it. Throws
@@ -51,7 +51,7 @@ export interface InstallScripts {
   }): Promise<void>;
 }
 
-/** Runs the build backend of a Python source archive (PEP 517) in the sandbox, without network and secrets. */
+/** Runs the build backend of a Python source archive (PEP 517) in the sandbox, without network access or secrets. */
 export interface SourceBuilds {
   /**
    * `folder` contains the files of the archive (`source`), its build requirements (`env`) and an empty folder `out`;

@@ -139,7 +139,7 @@ export interface Kernel {
     outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
-     * network and secrets, and compares the results. No binding is changed, and the calls leave no invocations.
+     * network access or secrets, and compares the results. No binding is changed, and the calls leave no invocations.
      */
     replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };

@@ -1,6 +1,6 @@
 /**
  * The risk of one call (tools.risk-map, tools.risk-floor): the highest risk that any source assigns. The operator's
- * judgement replaces the author's; every other source can only raise the risk.
+ * judgment replaces the author's; every other source can only raise the risk.
  */
 
 import {

@@ -157,7 +157,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("replay <package>")
     .description(
-      "Run recorded read-only calls against another version of a package, in the sandbox without network and secrets, and compare the results. The bindings do not change.",
+      "Run recorded read-only calls against another version of a package, in the sandbox without network access or secrets, and compare the results. The bindings do not change.",
     )
     .requiredOption("--candidate <version|source>", "an installed version, or a source as in plugin install")
     .option("--limit <n>", "how many calls, newest first (default: 50)", wholeNumber("--limit", 1, 500))

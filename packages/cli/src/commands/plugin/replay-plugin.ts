@@ -53,7 +53,7 @@ const MAX_DIFFERENCES_SHOWN = 3;
 export function describeReplay(report: ReplayReport): string[] {
   const { package_id, to_version, from_versions, counts, permissions, latency, problems, calls } = report;
   const lines = [
-    `Replayed ${calls.length} recorded calls of ${package_id} ${from_versions.join(", ")} against ${to_version}, without network and secrets.`,
+    `Replayed ${calls.length} recorded calls of ${package_id} ${from_versions.join(", ")} against ${to_version}, without network access or secrets.`,
     `${counts.same} same, ${counts.changed} changed, ${counts.failed} failed, ${counts.not_comparable} not comparable, ${counts.skipped} skipped.`,
   ];
   if (latency !== null)

@@ -61,7 +61,7 @@ export async function upgradePlugin(
     );
     return stopping_replay === null ? undefined : exitCodeOfReplay(stopping_replay);
   }
-  const share = percent < 100 ? ` for ${percent} % of the calls` : "";
+  const share = percent < 100 ? ` for ${percent}% of the calls` : "";
   if (affected.length > 0)
     await confirm(context.io, context.flags, `Upgrade ${package_id} to ${package_version}${share}?`);
   const bindings = await context.client().bindings.upgrade({
@@ -170,7 +170,7 @@ export async function rollbackPlugin(
 
 function describePending({ binding_id, package_version, rollout, held_upgrade }: Binding): string {
   return held_upgrade === undefined
-    ? `${binding_id} gets no more calls; it had ${rollout.traffic_percent} % with ${package_version}.`
+    ? `${binding_id} gets no more calls; it had ${rollout.traffic_percent}% with ${package_version}.`
     : `${binding_id}: the upgrade to ${held_upgrade.package_version} is withdrawn.`;
 }
 
@@ -196,7 +196,7 @@ function showVersions(context: CommandContext, bindings: readonly Binding[], ver
   context.out.data({ bindings }, () =>
     bindings
       .map(({ binding_id, export_id, package_version, status, share_of, rollout }) => {
-        const share = share_of === undefined ? "" : `, ${rollout.traffic_percent} % of the calls`;
+        const share = share_of === undefined ? "" : `, ${rollout.traffic_percent}% of the calls`;
         return `${binding_id} ${export_id} ${package_version} (${status}${share})`;
       })
       .join("\n"),

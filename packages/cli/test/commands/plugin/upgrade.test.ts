@@ -101,8 +101,8 @@ verifies(
     expect(shares.map(({ rollout }) => rollout.traffic_percent)).toContain(10);
     expect(shares).toHaveLength(after.items.length);
     const ended = await gateway.backplane(all);
-    expect(ended).toMatchObject({ exit: EXIT.ok, err: expect.stringContaining("it had 10 % with 0.3.0") });
-    expect(ended.out).toContain("0.3.0 (active, 0 % of the calls)");
+    expect(ended).toMatchObject({ exit: EXIT.ok, err: expect.stringContaining("it had 10% with 0.3.0") });
+    expect(ended.out).toContain("0.3.0 (active, 0% of the calls)");
     expect((await gateway.backplane(["plugin", "rollback", "acme/none"])).exit).toBe(EXIT.failed);
     const unknown = await gateway.backplane(["binding", "rollback", "bind_none"]);
     expect(unknown.exit).not.toBe(EXIT.ok);

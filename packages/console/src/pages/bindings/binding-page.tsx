@@ -184,7 +184,7 @@ function BindingNotices({ binding }: { binding: Binding }) {
       {share_of !== undefined && (
         <Notice
           tone="info"
-          title={`This binding gets ${binding.rollout.traffic_percent} % of the calls of another binding`}
+          title={`This binding gets ${binding.rollout.traffic_percent}% of the calls of another binding`}
         >
           <p>
             <Link to="/bindings/$id" params={{ id: share_of }}>

@@ -43,7 +43,7 @@ const COLUMNS: readonly Column<Binding>[] = [
     },
   },
   { header: "Approval", cell: ({ policy }) => policy.approval ?? "By policy" },
-  { header: "Calls", numeric: true, cell: ({ rollout }) => `${rollout.traffic_percent} %` },
+  { header: "Calls", numeric: true, cell: ({ rollout }) => `${rollout.traffic_percent}%` },
   { header: "State", cell: (binding) => <BindingBadge binding={binding} /> },
   { header: "Changed", numeric: true, cell: ({ updated_at }) => <Time at={updated_at} /> },
 ];

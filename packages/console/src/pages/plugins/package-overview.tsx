@@ -141,7 +141,7 @@ const BOUND_COLUMNS: readonly Column<Binding>[] = [
   },
   { header: "Version", cell: ({ package_version }) => package_version },
   { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organization" },
-  { header: "Calls", cell: ({ rollout }) => `${rollout.traffic_percent} %` },
+  { header: "Calls", cell: ({ rollout }) => `${rollout.traffic_percent}%` },
   { header: "State", cell: (binding) => <BindingBadge binding={binding} /> },
   { header: "Changed", numeric: true, cell: ({ updated_at }) => <Time at={updated_at} /> },
 ];

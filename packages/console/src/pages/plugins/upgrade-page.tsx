@@ -129,7 +129,7 @@ function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
         title: held
           ? `The upgrade is awaiting an admin's decision; ${outdated[0]!.package_version} stays in use.`
           : Number(percent) < 100
-            ? `${package_version} gets ${percent} % of the calls.`
+            ? `${package_version} gets ${percent}% of the calls.`
             : `${package_id} ${package_version} is in use.`,
       });
       await Promise.all(

@@ -1,0 +1,213 @@
+/** Content blocks, failures and progress of tool calls, from the door to the model, watchers and clients. */
+import type { Mutant } from "../mutant.ts";
+
+const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
+const CONTEXT = "packages/session/src/sessions/context.ts";
+const BLOCKS = "packages/session/src/sessions/blocks.ts";
+const BLOCKS_TESTS = ["packages/session/test/sessions/blocks.test.ts"];
+const OUTCOME = "packages/session/src/tape/tool-outcome.ts";
+const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
+const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
+
+export const CONTENT_MUTANTS: Mutant[] = [
+  {
+    name: "content: a status is not replaced by later counts",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "        ...this.#update,\n        type,",
+    to: "        type,",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+  },
+  {
+    name: "content: the progress of a call reaches no session that is younger than the call",
+    file: TURN_TAPE,
+    from: "session !== null && session.created_at < created_at ? key : null",
+    to: "session !== null && created_at !== null ? key : null",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+    only: "watchers of their session",
+  },
+  {
+    name: "content: attachments are blocks of their message",
+    file: BLOCKS,
+    from: 'kind === "input" ? attachmentBlocksOf(payload.attachments) : []',
+    to: "attachmentBlocksOf(undefined)",
+    tests: BLOCKS_TESTS,
+  },
+  {
+    name: "content: an attachment is restored as it was sent",
+    file: BLOCKS,
+    from: "attachments.push(attachment === true ? block : toUntyped(block as ContentBlock));",
+    to: "attachments.push(block);",
+    tests: BLOCKS_TESTS,
+  },
+  {
+    name: "content: attachments count towards the window",
+    file: CONTEXT,
+    from: "this.#chars += contentChars(attachments.filter(isObject).map(attachmentToBlock));",
+    to: "void attachmentToBlock;",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    name: "content: large attachments do not fill the request of a compactor",
+    file: "packages/session/src/compaction/projected-content.ts",
+    from: "base64.length <= CONTENT_LIMITS.inline_chars ||",
+    to: "base64.length > 0 ||",
+    tests: ["packages/session/test/compaction/projected-content.test.ts"],
+  },
+  {
+    name: "content: an error that the plugin reports is not a crash",
+    file: FAILURE,
+    from: 'code === "plugin_retryable") return "failed";',
+    to: 'code === "plugin_retryable") return "crashed";',
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    name: "content: a refusal is not a fault of the gateway",
+    file: FAILURE,
+    from: 'if (family !== "refusal") return "internal";',
+    to: 'return "internal";',
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    name: "content: the stderr excerpt is bounded",
+    file: FAILURE,
+    from: "if (clean.length <= FAILURE_LIMITS.stderr_chars) return clean;",
+    to: "return clean;",
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    name: "content: the model reads why a call failed",
+    file: CONTEXT,
+    from: 'if (note !== "") content.push',
+    to: "if (false) content.push",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    name: "content: the tape keeps every block",
+    file: OUTCOME,
+    from: "payload.content = content;",
+    to: "payload.content = content.slice(0, 1);",
+    tests: OUTCOME_TESTS,
+  },
+  {
+    name: "content: the size of an image is estimated",
+    file: CONTEXT,
+    from: "isContent(value) ? contentChars(value) : JSON.stringify(value).length",
+    to: "JSON.stringify(value).length",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    name: "content: large data is stored as an artifact",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: "base64.length <= CONTENT_LIMITS.inline_chars ||",
+    to: "",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
+  },
+  {
+    name: "content: a reference that the runner has not checked opens no file",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: 'references_checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked")',
+    to: "{ ...block, invocation_id }",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
+  },
+  {
+    name: "content: a model gets images only in formats that vendors read",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: "if (media_type === null ||",
+    to: "if (",
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
+  },
+  {
+    name: "content: a model gets no file that its call does not refer to",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: "return is_referenced ? await artifacts.open(sha256) : null;",
+    to: "return await artifacts.open(sha256);",
+    tests: ["packages/agent/test/models/load-content.test.ts"],
+  },
+  {
+    name: "content: chat completions show the images of results",
+    file: "plugins/llm-openai/src/chat-messages.ts",
+    from: "media.push(...findMedia(message, accepted))",
+    to: "media.push()",
+    tests: ["plugins/llm-openai/test/chat.test.ts"],
+    only: "mentions the images",
+  },
+  {
+    name: "content: a file that is not a PDF is described",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: 'accepted.has("document") && data.startsWith(PDF_START)',
+    to: 'accepted.has("document") && data.length > 0',
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
+  },
+  {
+    name: "content: a PDF is described to a model that does not accept it",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: 'accepted.has("document") && data.startsWith(PDF_START)',
+    to: "data.startsWith(PDF_START)",
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
+  },
+  {
+    name: "content: an MCP client gets the bytes of stored blocks",
+    file: "packages/api/src/mcp/calls/call-result.ts",
+    from: "data === null ? block : withInlineData(block, data)",
+    to: "block",
+    tests: ["packages/api/test/mcp/calls/call-result.test.ts"],
+  },
+  {
+    name: "content: an error keeps the blocks of its author",
+    file: "packages/api/src/mcp/calls/call-result.ts",
+    from: "const content = await toContentBlocks(blocks, openFile);",
+    to: "const content = error === null ? await toContentBlocks(blocks, openFile) : [];",
+    tests: ["packages/api/test/mcp/calls/call-result.test.ts"],
+  },
+  {
+    name: "progress: a tool that does not stream is not shown live",
+    file: TURN_TAPE,
+    from: "streaming ? publish : null",
+    to: "publish",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+  },
+  {
+    name: "progress: the tape keeps the last status and output",
+    file: OUTCOME,
+    from: "if (progress !== undefined) payload.progress = { ...progress };",
+    to: "",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+  },
+  {
+    name: "progress: the output on the tape is bounded",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "text.slice(-OUTPUT_CHARS).toWellFormed()",
+    to: "text.toWellFormed()",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+  },
+  {
+    name: "content: a compactor can return the references that it got",
+    file: "packages/session/src/compaction/projected-content.ts",
+    from: "{ ...content, text, transport: STORED }",
+    to: "{ ...content, text }",
+    tests: ["packages/session/test/compaction/projected-content.test.ts"],
+  },
+  {
+    name: "content: the digest of a model call does not depend on loaded data",
+    file: "packages/session/src/sessions/taped-entry.ts",
+    from: 'if (key === "data" && isArtifact(this as Json)) return undefined;',
+    to: "",
+    tests: ["packages/session/test/sessions/taped-entry.test.ts"],
+  },
+  {
+    name: "progress: watchers get at most ten updates per second",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "const INTERVAL_MS = 100;",
+    to: "const INTERVAL_MS = 1;",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+    only: "ten updates in a second",
+  },
+  {
+    name: "progress: a session whose queue is full gets at most ten updates per second",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "else this.#timer = this.#clock.after(INTERVAL_MS, () => this.#send());",
+    to: "else this.#timer = this.#clock.after(1, () => this.#send());",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+    only: "ten updates in a second",
+  },
+];

@@ -1,0 +1,298 @@
+/** Grants: every level narrows, no level widens, and the process pool respects the result. */
+import type { Mutant } from "../mutant.ts";
+
+const INTERSECT = "packages/registry/src/grant/intersect.ts";
+const DOMAINS = "packages/registry/src/grant/domains.ts";
+const GRANT = "packages/registry/src/grant/effective-grant.ts";
+const CLASS = "packages/registry/src/grant/execution-class.ts";
+const PLAN = "packages/registry/src/exports/export-plan.ts";
+
+const INTERSECT_TESTS = ["packages/registry/test/grant/intersect.test.ts"];
+const DOMAINS_TESTS = ["packages/registry/test/grant/domains.test.ts"];
+const EFFECTIVE_GRANT_TESTS = ["packages/registry/test/grant/effective-grant.test.ts"];
+const NESTED_GRANT_TESTS = ["packages/registry/test/grant/nested-grants.test.ts"];
+const EXECUTION_CLASS_TESTS = ["packages/registry/test/grant/execution-class.test.ts"];
+const EXPORT_PLAN_TESTS = ["packages/registry/test/exports/export-plan.test.ts"];
+
+export const GRANT_MUTANTS: Mutant[] = [
+  {
+    name: "grant: the more isolated class wins",
+    file: INTERSECT,
+    from: "EXECUTION_CLASSES.indexOf(a) >= EXECUTION_CLASSES.indexOf(b) ? a : b",
+    to: "EXECUTION_CLASSES.indexOf(a) <= EXECUTION_CLASSES.indexOf(b) ? a : b",
+    tests: EXECUTION_CLASS_TESTS,
+  },
+  {
+    name: "grant: every level must allow network access",
+    file: INTERSECT,
+    from: 'combine(a.network, b.network, (x, y) => (x === y ? x : "none"))',
+    to: 'combine(a.network, b.network, (x, y) => (x === y ? x : "egress"))',
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: every level must allow filesystem access",
+    file: INTERSECT,
+    from: "combine(a.filesystem, b.filesystem, narrowerFilesystem)",
+    to: "combine(a.filesystem, b.filesystem, (x) => x)",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: scopes are intersected",
+    file: INTERSECT,
+    from: "combine(a.gateway_api_scopes, b.gateway_api_scopes, findCommon)",
+    to: "combine(a.gateway_api_scopes, b.gateway_api_scopes, (_x, y) => y)",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: tools are intersected",
+    file: INTERSECT,
+    from: "combine(a.tools ?? undefined, b.tools ?? undefined, findCommon)",
+    to: "a.tools ?? b.tools ?? undefined",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: every level must allow running on the host",
+    file: INTERSECT,
+    from: "(x, y) => x && y",
+    to: "(x, y) => x || y",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: a mount is writable only if both levels allow it",
+    file: INTERSECT,
+    from: "writable: left.writable && right.writable",
+    to: "writable: left.writable",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: mounts are compared by source and target",
+    file: INTERSECT,
+    from: "other.source === left.source && other.target === left.target",
+    to: "other.source === left.source",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: a level that forbids mounts overrides a list of mounts",
+    file: INTERSECT,
+    from: "if (a === false || b === false) return false;",
+    to: "if (a === false && b === false) return false;\n  if (a === false || b === false) return a === false ? b : a;",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: a wildcard does not cover the name itself",
+    file: DOMAINS,
+    from: "narrow.endsWith(wide.slice(1))",
+    to: "(narrow.endsWith(wide.slice(1)) || narrow === wide.slice(2))",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: a wildcard ends at a dot",
+    file: DOMAINS,
+    from: "narrow.endsWith(wide.slice(1))",
+    to: "narrow.endsWith(wide.slice(2))",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: the narrower of two host patterns is kept",
+    file: DOMAINS,
+    from: "coversHost(a.host, b.host) ? b.host : coversHost(b.host, a.host) ? a.host : null",
+    to: "coversHost(a.host, b.host) ? a.host : coversHost(b.host, a.host) ? b.host : null",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: a port that only one side specifies applies",
+    file: DOMAINS,
+    from: "port: a.port ?? b.port",
+    to: "port: a.port",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: different ports have no intersection",
+    file: DOMAINS,
+    from: "if (a.port !== null && b.port !== null && a.port !== b.port) return null;",
+    to: "",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: domains are compared case-insensitively",
+    file: DOMAINS,
+    from: "const lower = text.toLowerCase();",
+    to: "const lower = text;",
+    tests: DOMAINS_TESTS,
+  },
+  {
+    name: "grant: the limits of the project apply",
+    file: GRANT,
+    from: "const { binding, export: item } = bound;\n",
+    to: "const { binding, export: item } = bound;\n  host = { ...host, projects: new Map() };\n",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: the limits of the org apply",
+    file: GRANT,
+    from: "    bindingLevel(binding),\n    host.orgs?.get(scope.org_id) ?? {},\n",
+    to: "    bindingLevel(binding),\n",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: without listed domains nothing is reachable",
+    file: GRANT,
+    from: "return { ...level, allowed_domains: level.allowed_domains ?? [] };",
+    to: "return level;",
+    tests: NESTED_GRANT_TESTS,
+  },
+  {
+    name: "grant: a delegated call narrows its caller's grant",
+    file: GRANT,
+    from: "narrow === undefined ? level : intersect(level, narrow)",
+    to: "narrow ?? level",
+    tests: NESTED_GRANT_TESTS,
+  },
+  {
+    name: "grant: a call from the sandbox does not run on the host",
+    file: GRANT,
+    from: "host: parent.host === true }",
+    to: "host: true }",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: a grant without network has no domains",
+    file: GRANT,
+    from: 'network === "none" ? [] : [...(level.allowed_domains ?? [])]',
+    to: "[...(level.allowed_domains ?? [])]",
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: a call without a class is isolated",
+    file: GRANT,
+    from: 'class: level.class ?? "isolated"',
+    to: 'class: level.class ?? "worker"',
+    tests: INTERSECT_TESTS,
+  },
+  {
+    name: "grant: mounts come only from the binding",
+    file: GRANT,
+    from: "mounts: policy.mounts ?? false",
+    to: "...(policy.mounts === undefined ? {} : { mounts: policy.mounts })",
+    tests: NESTED_GRANT_TESTS,
+  },
+  {
+    name: "grant: capabilities come only from the binding",
+    file: GRANT,
+    from: "capabilities: policy.capabilities ?? []",
+    to: "...(policy.capabilities === undefined ? {} : { capabilities: policy.capabilities })",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: the binding's domains narrow the grant",
+    file: GRANT,
+    from: "...(policy.allowed_domains === undefined ? {} : { allowed_domains: policy.allowed_domains }),\n",
+    to: "",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: the binding narrows scopes",
+    file: GRANT,
+    from: ": { gateway_api_scopes: narrowed.gateway_api_scopes }),",
+    to: ": {}),",
+    tests: NESTED_GRANT_TESTS,
+  },
+  {
+    name: "grant: the host's default domains narrow the grant",
+    file: GRANT,
+    from: "...(host.default_domains === undefined ? {} : { allowed_domains: host.default_domains }),\n",
+    to: "",
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: the gateway's own requests reach only the org's domains",
+    file: GRANT,
+    from: '    { network: "egress", allowed_domains: ["*"] },\n    host.orgs?.get(scope.org_id) ?? {},\n',
+    to: '    { network: "egress", allowed_domains: ["*"] },\n',
+    tests: EFFECTIVE_GRANT_TESTS,
+  },
+  {
+    name: "grant: a secret goes into the environment only if its slot is granted",
+    file: GRANT,
+    from: ".filter(([slot]) => grant.secret_slots.includes(slot))",
+    to: "",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "grant: a package does not lower the class of its kind",
+    file: CLASS,
+    from: "moreIsolated(default_class, item.execution_class)",
+    to: "item.execution_class",
+    tests: EXECUTION_CLASS_TESTS,
+  },
+  {
+    name: "grant: the binding's class comes before the package's",
+    file: CLASS,
+    from: "binding.policy.class ?? defaultClass(item)",
+    to: "item.execution_class ?? binding.policy.class ?? defaultClass(item)",
+    tests: EXECUTION_CLASS_TESTS,
+  },
+  {
+    name: "pool: projects share no process",
+    file: PLAN,
+    from: '{scope.project_id ?? "-"}',
+    to: "{scope.org_id}",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "pool: a new generation has new processes",
+    file: PLAN,
+    from: "{generation}/",
+    to: "{generation > 0}/",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "pool: calls with different grants share no process",
+    file: PLAN,
+    from: "{digestGrant(grant)}",
+    to: "{digestGrant(bound as never as Grant).length}",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "pool: a narrowed call has the pool key of its own grant",
+    file: PLAN,
+    from: "return { grant, pool_key: poolKey(plan.bound, scope, grant) };",
+    to: "return { grant, pool_key: plan.pool_key };",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "plan: a new generation of a binding is planned again",
+    file: PLAN,
+    from: "cached.bound.binding.generation === bound.binding.generation &&",
+    to: "",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "plan: new bytes under the same generation are planned again",
+    file: PLAN,
+    from: "cached.bound.package.digest === bound.package.digest &&",
+    to: "",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "plan: new definitions are planned again",
+    file: PLAN,
+    from: "cached.bound.definitions_digest === bound.definitions_digest",
+    to: "true",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "plan: each project has its own plan",
+    file: PLAN,
+    from: "{scope.project_id}`",
+    to: "{0}`",
+    tests: EXPORT_PLAN_TESTS,
+  },
+  {
+    name: "plan: tools of a whole package have separate queues",
+    file: PLAN,
+    from: "return whole === true ?",
+    to: "return whole === undefined ?",
+    tests: EXPORT_PLAN_TESTS,
+  },
+];

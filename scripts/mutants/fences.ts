@@ -1,0 +1,178 @@
+/** A turn belongs to one gateway, a session has one running turn, and an outage of the store changes neither. */
+import type { Mutant } from "./mutant.ts";
+
+const STORE = "packages/store/src";
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/stores/contract-sqlite.test.ts"];
+const FENCED_TESTS = ["packages/agent/test/loop/fenced.test.ts"];
+const NODE_LEASE_TESTS = ["packages/door/test/node/node-lease.test.ts"];
+
+export const FENCE_DEFENSES: Mutant[] = [
+  {
+    name: "fence: a write with an outdated fence is refused",
+    file: `${STORE}/ops/holds.ts`,
+    from: "where id = $1 and fence = $2 and status = 'running'",
+    to: "where id = $1 and $2 >= 0 and status = 'running'",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a takeover raises the fence",
+    file: `${STORE}/ops/runs.ts`,
+    from: "update runs set node_id = $2, fence = fence + 1",
+    to: "update runs set node_id = $2",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a takeover includes the open calls",
+    file: `${STORE}/ops/runs.ts`,
+    from: "update invocations set node_id = '', fence = fence + 1",
+    to: "update invocations set node_id = node_id",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a stale gateway admits no call",
+    file: `${STORE}/ops/invocations.ts`,
+    from: "if (p.tape?.hold != null) yield* requireHeldRun",
+    to: "if (p.tape?.hold === undefined) yield* requireHeldRun",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a stale gateway appends nothing",
+    file: `${STORE}/ops/entries.ts`,
+    from: "  yield* requireHeldRun(p.hold, dialect);\n  return",
+    to: "  return",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a message with a key is fenced too",
+    file: `${STORE}/ops/entries.ts`,
+    from: "if (p.hold !== null) yield* requireHeldRun",
+    to: "if (p.hold === undefined) yield* requireHeldRun",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a stale turn spawns no sub-agent",
+    file: `${STORE}/ops/runs.ts`,
+    from: "if (p.parent !== null) yield* requireHeldRun",
+    to: "if (p.parent === undefined) yield* requireHeldRun",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a stale turn compacts nothing",
+    file: `${STORE}/ops/sessions.ts`,
+    from: "if (p.hold !== null) yield* requireHeldRun",
+    to: "if (p.hold === undefined) yield* requireHeldRun",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "fence: a turn is resumed only with its current fence",
+    file: `${STORE}/ops/runs.ts`,
+    from: "node_id = $3 and fence = $4",
+    to: "node_id = $3 and $4 >= 0",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "single turn: a session has one running turn",
+    file: `${STORE}/migrations/0015-run-fences.ts`,
+    from: "create unique index runs_running",
+    to: "create index runs_running",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "single turn: a reset, compaction or undo is refused during a turn",
+    file: `${STORE}/ops/holds.ts`,
+    from: "if (running !== undefined) refuseBusy",
+    to: "if (running === null) refuseBusy",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "single turn: a message that joins a turn keeps it from ending",
+    file: `${STORE}/ops/runs.ts`,
+    from: "if ((held.joins as number) > p.joins)",
+    to: "if ((held.joins as number) < 0)",
+    tests: CONTRACT_SQLITE_TESTS,
+  },
+  {
+    name: "single turn: only the caller who started a turn can join it from another gateway",
+    file: "packages/agent/src/loop/loop.ts",
+    from: "run.requested_by !== caller.actor",
+    to: "run.requested_by === ''",
+    tests: FENCED_TESTS,
+  },
+  {
+    name: "lease: a lease ends earlier on the local clock than in the store",
+    file: "packages/door/src/node/node-lease.ts",
+    from: "requested_at + this.#ttl * (1 - CLOCK_RATE_MARGIN)",
+    to: "this.#now() + this.#ttl * (1 - CLOCK_RATE_MARGIN)",
+    tests: NODE_LEASE_TESTS,
+  },
+  {
+    name: "lease: nothing is dispatched without a lease",
+    file: "packages/door/src/invoke/run.ts",
+    from: "!door.lease.isHeld() || live.lease_lapses",
+    to: "live.lease_lapses",
+    tests: FENCED_TESTS,
+  },
+  {
+    name: "lease: a call that was taken over is not dispatched",
+    file: "packages/door/src/invoke/run.ts",
+    from: "live.lease_lapses !== door.lease.lapses",
+    to: "live.lease_lapses < 0",
+    tests: FENCED_TESTS,
+  },
+  {
+    name: "outage: the work of others is taken over only after one lease period",
+    file: "packages/door/src/node/node-lease.ts",
+    from: "this.#now() - this.#in_contact_since >= this.#ttl",
+    to: "this.#now() - this.#in_contact_since >= 0",
+    tests: NODE_LEASE_TESTS,
+  },
+  {
+    name: "outage: calls of live gateways are not taken over",
+    file: "packages/kernel/src/lifecycle.ts",
+    from: "recovered && !state.stopping && lease.mayTakeOver()",
+    to: "recovered && !state.stopping",
+    tests: FENCED_TESTS,
+  },
+  {
+    name: "outage: deliveries of live gateways are not taken over",
+    file: "packages/door/src/outbox/deliver.ts",
+    from: "const ready_only = !this.#lease.mayTakeOver();",
+    to: "const ready_only = false;",
+    tests: FENCED_TESTS,
+  },
+  {
+    name: "outage: entries are kept until the store is back",
+    file: "packages/session/src/sessions/persister.ts",
+    from: "if (now - queue.outage.since < RETRY_WINDOW_MS) requeue",
+    to: "if (now < 0) requeue",
+    tests: ["packages/session/test/sessions/persister.test.ts"],
+  },
+  {
+    name: "outage: further output of a lost turn is discarded",
+    file: "packages/session/src/sessions/persister.ts",
+    from: "turn_hold?.lost === true ? writes.filter",
+    to: "turn_hold === null ? writes.filter",
+    tests: ["packages/session/test/sessions/persister.test.ts"],
+  },
+  {
+    name: "outage: a call of a turn waits for the store",
+    file: "packages/door/src/node/store-wait.ts",
+    from: 'if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;',
+    to: "if (codeOf(error) !== undefined || signal.aborted) throw error;",
+    tests: ["packages/agent/test/loop/store-outage.test.ts"],
+  },
+  {
+    name: "outage: the result of a lost commit is looked up",
+    file: `${STORE}/postgres/transactions.ts`,
+    from: "if (await wasCommitted(pool, xid, error)) return value!;",
+    to: "",
+    tests: ["packages/store/test/postgres/lost-commit.test.ts"],
+  },
+  {
+    name: "outage: the result of a lost insert is looked up",
+    file: `${STORE}/postgres/transactions.ts`,
+    from: "if (!mayHaveCommitted(error)) throw error;",
+    to: "throw error;",
+    tests: ["packages/store/test/postgres/lost-commit.test.ts"],
+  },
+];
