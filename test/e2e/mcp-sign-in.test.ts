@@ -234,20 +234,20 @@ test("accepts a redirect once, from the caller who started the sign-in, and only
 test("refuses a stolen start URL in a second browser, and the first one can continue", async () => {
   const { start_url } = await begin();
   const [first, thief] = [createCookieBrowser(), createCookieBrowser()];
-  const onward = await first.step(start_url);
+  const authorization_url = await first.step(start_url);
   expect(first.set_cookie_lines).toHaveLength(1);
   expect(first.set_cookie_lines[0]).toMatch(
     /^backplane_login_[0-9a-f]{16}=[\w-]{43}; Path=\/oauth; HttpOnly; SameSite=Lax; Max-Age=(600|59\d)$/,
   );
-  const late = await thief.open(start_url);
-  expect([late.status, late.url]).toEqual([400, start_url]);
-  expect(late.text).toContain("This sign-in belongs to another browser");
+  const start_page = await thief.open(start_url);
+  expect([start_page.status, start_page.url]).toEqual([400, start_url]);
+  expect(start_page.text).toContain("This sign-in belongs to another browser");
   const earlier_requests = authority.token_requests.length;
-  const taken = await thief.open(onward!);
-  expect(taken.status).toBe(400);
-  expect(taken.text).toContain("This sign-in belongs to another browser");
-  expect(taken.url, "with a valid code").toContain("code=");
-  expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
+  const callback_page = await thief.open(authorization_url!);
+  expect(callback_page.status).toBe(400);
+  expect(callback_page.text).toContain("This sign-in belongs to another browser");
+  expect(callback_page.url, "with a valid code").toContain("code=");
+  expect((await fetch(callback_page.url)).status, "without any cookie").toBe(400);
   expect(authority.token_requests.length).toBe(earlier_requests);
   expect(thief.set_cookie_lines).toEqual([]);
   const again = await first.open(start_url);

@@ -1,4 +1,5 @@
-// A lower bound for frames with a Content-Length: the smallest program that echoes them, without checks or limits.
+// A lower bound for the round trip of frames with a Content-Length: the smallest program that echoes them, without
+// checks or limits.
 let unread = Buffer.alloc(0);
 process.stdin.on("data", (chunk) => {
   unread = unread.length === 0 ? chunk : Buffer.concat([unread, chunk]);

@@ -1,4 +1,5 @@
-// A lower bound for frames of one line: the smallest program that echoes them, without checks or limits.
+// A lower bound for the round trip of frames of one line: the smallest program that echoes them, without checks or
+// limits.
 let unread = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (chunk) => {

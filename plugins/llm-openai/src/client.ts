@@ -1,7 +1,7 @@
 /**
- * The SDK's client, loaded and created at the first call. Every value that the SDK would otherwise read from
- * the environment is set here: a key from the gateway's environment must not be sent to the `base_url` of any
- * instance.
+ * The client of the OpenAI SDK, loaded and created at the first call. Every value that the OpenAI SDK would otherwise
+ * read from the environment is set here: a key from the gateway's environment must not be sent to the `base_url` of
+ * any instance.
  */
 import { createVendorTransport, lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
@@ -20,7 +20,7 @@ export function toOpenAiAccess(id: string, { api_key, base_url }: OpenAiConfig):
 async function connect(config: OpenAiConfig): Promise<OpenAI> {
   const { OpenAI } = await import("openai");
   return new OpenAI({
-    // The SDK requires a key even if a local server does not.
+    // The OpenAI SDK requires a key even if a local server does not.
     apiKey: config.api_key === "" ? "none" : config.api_key,
     adminAPIKey: null,
     baseURL: config.base_url,

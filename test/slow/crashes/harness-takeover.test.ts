@@ -14,9 +14,13 @@ const LIMIT_MS = 120_000;
 const TOPICS = 40;
 
 let postgres: TestPostgres;
+/** The gateway of the first tests, with the bug-triage harness. The last test kills it. */
+let first: TestGateway;
 const gateways: TestGateway[] = [];
 beforeAll(async () => {
   postgres = await startPostgres();
+  first = await start();
+  await install(first, "examples/bug-triage", "--bind");
 });
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
@@ -37,14 +41,12 @@ async function install(gateway: TestGateway, folder: string, ...more: string[]):
 test(
   "`run start` executes the bug-triage harness, which starts child runs and writes a report",
   async () => {
-    const gateway = await start();
-    await install(gateway, "examples/bug-triage", "--bind");
     const flags = ["--session", "bug-7", "--harness", "triage", "--input", "The page is blank", "--wait"];
-    const { code, stdout, stderr } = await gateway.cli("run", "start", ...flags, "--json");
+    const { code, stdout, stderr } = await first.cli("run", "start", ...flags, "--json");
     expect({ code, stderr }).toMatchObject({ code: 0 });
     const run = JSON.parse(stdout) as Run;
     expect(run).toMatchObject({ status: "completed", session_id: "bug-7" });
-    const { body } = await gateway.http<{ items: Run[] }>("GET", "/v1/runs?limit=50");
+    const { body } = await first.http<{ items: Run[] }>("GET", "/v1/runs?limit=50");
     const children = body.items.filter(({ parent_run_id }) => parent_run_id === run.id);
     expect(children.map(({ session_id, trigger }) => `${session_id} ${trigger}`).toSorted()).toEqual([
       "bug-7 harness",
@@ -52,13 +54,13 @@ test(
       "bug-7-reproduce harness",
     ]);
     const { invocation_id } = run.harness!;
-    const call = await gateway.http<{ result: { artifacts: { sha256: string }[] } }>(
+    const call = await first.http<{ result: { artifacts: { sha256: string }[] } }>(
       "GET",
       `/v1/invocations/${invocation_id}`,
     );
     const { sha256 } = call.body.result.artifacts[0]!;
-    const file = await fetch(`${gateway.url}/v1/invocations/${invocation_id}/artifacts/${sha256}`, {
-      headers: { authorization: `Bearer ${gateway.token}` },
+    const file = await fetch(`${first.url}/v1/invocations/${invocation_id}/artifacts/${sha256}`, {
+      headers: { authorization: `Bearer ${first.token}` },
     });
     expect(await file.text()).toContain("# The page is blank");
   },
@@ -68,9 +70,8 @@ test(
 test(
   "`run start --stream` prints the answers of a harness's child runs to stderr and its result to stdout",
   async () => {
-    const [gateway] = gateways;
     const flags = ["--session", "bug-8", "--harness", "triage", "--input", "The page is blank"];
-    const { code, stdout, stderr } = await gateway!.cli("run", "start", ...flags, "--stream");
+    const { code, stdout, stderr } = await first.cli("run", "start", ...flags, "--stream");
     expect({ code, stdout: stdout.split("\n")[0] }).toEqual({ code: 0, stdout: "echo: Propose a fix." });
     expect(stderr.split("echo: Propose a fix.")).toHaveLength(2);
   },
@@ -82,7 +83,7 @@ verifies(
   "another gateway takes over the harness of a dead node at its last checkpoint and completes no run twice",
   async () => {
     // The second gateway fetches the files of the package.
-    const [first, second] = [gateways[0] ?? (await start()), await start()];
+    const second = await start();
     await install(first, "examples/daily-digest", "--bind");
     const text = Array.from({ length: TOPICS }, (_, n) => `/say answer ${n}`).join("\n");
     const harness = { export_id: "digest", policy: { max_child_runs: 100 } };

@@ -27,8 +27,9 @@ const SEED = 20_261_115;
 const DAMAGE_CODES = new Set(["store.damaged", "store.commits_lost"]);
 
 let dir: string;
-/** The files after an orderly stop, and those after kill -9, with the log. */
+/** The files after an orderly stop. */
 let closed: string;
+/** The files of the open store, as kill -9 would leave them, with the write-ahead log. */
 let killed: string;
 let expected: Map<string, string>;
 
@@ -51,7 +52,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 verifies(
   "integrity.rows",
-  `returns no wrong answer without an error for ${FLIPS} changed bytes in the store, its log and its counter`,
+  `answers each read correctly or with an error after each of ${FLIPS} changes of one byte in a store, its write-ahead log or its commit counter`,
   async () => {
     const random = randomFrom(SEED);
     const silent: string[] = [];
@@ -94,7 +95,7 @@ const PATHS = [
 
 verifies(
   "integrity.rows",
-  `refuses to start, answers as before or answers with an error for ${HOMES} changed bytes in a home`,
+  `refuses to start, answers as before or answers with an error after each of ${HOMES} changes of one byte in a home`,
   async () => {
     const random = randomFrom(SEED + 1);
     const prepared = join(dir, "home");

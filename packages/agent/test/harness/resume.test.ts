@@ -38,7 +38,7 @@ verifies(
     const ticket = await fixture.kernel.runs.start(user, START);
     const { execution_id, invocation_id } = ticket.run.harness!;
     const eventNames = async () => {
-      const events = await fixture.store.invocations.events(invocation_id, 0, 10);
+      const events = await fixture.store.invocations.listEvents(invocation_id, 0, 10);
       return events.map(({ event }) => (event as JsonObject).message ?? event.type);
     };
     await until(async () => (await eventNames()).length > 0);

@@ -29,14 +29,15 @@ export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
       handler({ caller, query, request, reply }) {
         const { after } = query;
         const resumes = (request.headers["last-event-id"] ?? "") !== "";
-        if (after === "latest" && !resumes) return streams.stream(reply, (stop) => newSseItems(caller, stop));
+        if (after === "latest" && !resumes)
+          return streams.stream(reply, (stop) => sseItemsFromNow(caller, stop));
         const seq = readResumeCursor(request, after === "latest" ? undefined : after);
         return streams.stream(reply, (stop) => sseItems(caller, seq, stop));
       },
     }),
   ];
 
-  async function* newSseItems(caller: Caller, stop: AbortSignal): AsyncGenerator<SseItem> {
+  async function* sseItemsFromNow(caller: Caller, stop: AbortSignal): AsyncGenerator<SseItem> {
     const seq = await kernel.events.position();
     yield { id: seq, event: "position", data: JSON.stringify({ seq }) };
     yield* sseItems(caller, seq, stop);

@@ -214,7 +214,7 @@ export function createAgentClient(http: Http) {
     ): AsyncGenerator<SessionUpdate> {
       const workspace_query: Record<string, string> =
         ref.workspace === undefined ? {} : { workspace: ref.workspace };
-      // Starts from a known cursor, so that a connection lost before the first entry misses nothing either.
+      // Starts from a known cursor, so that nothing is missed even if the connection is lost before the first entry.
       const since =
         since_entry ??
         (await get<Session>(sessionPath(ref.session_id), { ...workspace_query })).last_entry_id;

@@ -6,7 +6,7 @@
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
 import { RISK_OF_INSTRUMENT } from "../vocabulary/risk.ts";
-import type { INSTRUMENT_HEALTHS } from "../vocabulary/vocabulary.ts";
+import type { INSTRUMENT_HEALTH_STATUSES } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
 /** The Hefty version that this host is compatible with; `minHeftyVersion` is compared with it. */
@@ -143,7 +143,7 @@ export interface InstrumentFailure {
 }
 
 export interface InstrumentHealth {
-  status: (typeof INSTRUMENT_HEALTHS)[number];
+  status: (typeof INSTRUMENT_HEALTH_STATUSES)[number];
   message?: string;
 }
 

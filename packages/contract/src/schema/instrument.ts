@@ -1,6 +1,11 @@
 /** A bound instrument plugin, as shown to the admin. */
 import { z } from "zod";
-import { EXECUTION_CLASSES, INSTRUMENT_HEALTHS, ISOLATION_MODES, RISKS } from "../vocabulary/vocabulary.ts";
+import {
+  EXECUTION_CLASSES,
+  INSTRUMENT_HEALTH_STATUSES,
+  ISOLATION_MODES,
+  RISKS,
+} from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const InstrumentPluginSchema = z.object({
@@ -35,7 +40,7 @@ export const InstrumentHealthReportSchema = z.object({
   /** Null for the whole plugin, if it is not available. */
   instrument: z.string().nullable(),
   /** An instrument without healthCheck is Healthy. Unknown means that its plugin is not running and was not started. */
-  status: z.enum([...INSTRUMENT_HEALTHS, "Unknown"]),
+  status: z.enum([...INSTRUMENT_HEALTH_STATUSES, "Unknown"]),
   /** When the plugin last listed its instruments; null if never. */
   seen_at: TimestampSchema.nullable(),
   message: z.string().nullable(),

@@ -259,7 +259,7 @@ export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
 export type IsolationMode = (typeof ISOLATION_MODES)[number];
 
-export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;
+export const INSTRUMENT_HEALTH_STATUSES = ["Healthy", "Degraded", "Unhealthy"] as const;
 
 /** `failed` is an error that a plugin reports; the gateway detects the others. A kernel tool may return any kind. */
 export const TOOL_ERROR_KINDS = [

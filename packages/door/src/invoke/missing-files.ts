@@ -30,7 +30,7 @@ export class MissingFiles {
   ): Promise<string[]> {
     const { store, clock, node_id, host } = this.#deps;
     if (!store.shared) return [];
-    const orphans = await store.invocations.orphans(status, node_id, clock.now(), MAX_ORPHANS);
+    const orphans = await store.invocations.listOrphans(status, node_id, clock.now(), MAX_ORPHANS);
     const now = clock.monotonic();
     const first_seen = this.#first_seen[status];
     const skipped: string[] = [];

@@ -55,7 +55,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     return await endWithUnknownOutcome(door, live, "The call had no attempts left.");
   }
   try {
-    const events = await door.deps.store.invocations.events(row.id, 0, INVOCATION_LIMITS.events_kept + 1);
+    const events = await door.deps.store.invocations.listEvents(row.id, 0, INVOCATION_LIMITS.events_kept + 1);
     live.last_seq = events.at(-1)?.seq ?? 0;
     const call = await reopen(door, row);
     if (await door.missing_files.isMissing(row)) return await endWithoutFiles(door, live);

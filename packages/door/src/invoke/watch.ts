@@ -101,7 +101,7 @@ async function* readUpTo(
 ): AsyncGenerator<InvocationEvent> {
   let last = after_seq;
   for (let tries = 0; last < last_announced && tries < FLUSH_TRIES && !stop.aborted; ) {
-    const events = await door.deps.store.invocations.events(id, last, PAGE_SIZE);
+    const events = await door.deps.store.invocations.listEvents(id, last, PAGE_SIZE);
     for (const event of events) {
       if (event.seq > last_announced) return;
       last = event.seq;
@@ -124,7 +124,7 @@ async function* watchStored(
   while (!stop.aborted) {
     // The row is read first, so that all events of a settled row are included.
     const current = await store.invocations.get(row, row.id);
-    const events = await store.invocations.events(row.id, last, PAGE_SIZE);
+    const events = await store.invocations.listEvents(row.id, last, PAGE_SIZE);
     for (const event of events) {
       last = event.seq;
       yield event;

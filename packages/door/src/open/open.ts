@@ -241,8 +241,8 @@ function limitTime(timeout_ms: number, deadline: number | null, now: number): nu
 
 /**
  * Opens a call from its row. The recorded grant stays a ceiling, so a call never gains rights while it waits. A
- * call that continues with another version keeps the limits of its caller instead, because the grant was for other
- * bytes; `earlier` is the call as it was first opened.
+ * call that continues with another version of the package keeps the limits of its caller instead, because the grant was
+ * for the earlier version; `earlier` is the call as it was first opened.
  */
 export async function reopen(door: OpenDeps, row: InvocationRow, earlier?: Opened): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };

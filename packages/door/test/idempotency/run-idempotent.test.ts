@@ -1,7 +1,7 @@
 import { createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("runs the work once per key, replays repeats and rejects conflicts and overlaps", async () => {
+test("runs the work once per key and project, replays its response, and rejects a different or concurrent request", async () => {
   const fixture = await createTestKernel();
   const { idempotency } = fixture.kernel;
   let runs = 0;
@@ -26,8 +26,8 @@ test("runs the work once per key, replays repeats and rejects conflicts and over
   await expect(idempotency.once(user, "k", "other", work)).rejects.toMatchObject({
     code: "idempotency.conflict",
   });
-  const elsewhere = { ...user, scope: { ...scope, project_id: "proj_other" } };
-  const second = idempotency.once(elsewhere, "k", "other", work);
+  const other_project_user = { ...user, scope: { ...scope, project_id: "proj_other" } };
+  const second = idempotency.once(other_project_user, "k", "other", work);
   await expect.poll(() => runs).toBe(2);
   finish();
   expect((await second).replayed).toBe(false);

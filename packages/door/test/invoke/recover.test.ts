@@ -234,7 +234,7 @@ test("numbers the events of a recovered call after those of its first run", asyn
     return new Promise<never>(() => {});
   };
   const { id } = await first.kernel.invocations.invoke(user, { export_id: "slow" });
-  await until(async () => (await first.store.invocations.events(id, 0, 10)).length === 2);
+  await until(async () => (await first.store.invocations.listEvents(id, 0, 10)).length === 2);
   await first.crash();
   const runner = new ScriptedRunner();
   runner.script = ({ event }) => {
@@ -243,7 +243,7 @@ test("numbers the events of a recovered call after those of its first run", asyn
   };
   const second = await createTestKernel({ file: first.file, runner });
   await waitForEnd(second, id);
-  const events = await second.store.invocations.events(id, 0, 10);
+  const events = await second.store.invocations.listEvents(id, 0, 10);
   expect(events.map(({ seq, event }) => [seq, event.n])).toEqual([
     [1, 1],
     [2, 2],

@@ -68,7 +68,7 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   });
   expect(done.grant).toMatchObject({ network: "egress", allowed_domains: ["api.example.com"] });
   const token = context!.gateway.delegation_token!;
-  const events = await fixture.store.invocations.events(done.id, 0, 10);
+  const events = await fixture.store.invocations.listEvents(done.id, 0, 10);
   const recorded = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
   for (const encoding of [...encodings, token]) expect(recorded).not.toContain(encoding);
   expect(events).toHaveLength(1);

@@ -68,13 +68,13 @@ describe("a direct call to a hook", () => {
       expect(fixture.requestsOf("notify").at(-1)!.body.event).toEqual({ ...event, test: true });
     }
   });
+});
 
-  test("does not mark events that the outbox delivers", async () => {
-    const fixture = await createInputKernel();
-    await fixture.call({ export_id: "echo" });
-    await until(() => fixture.requestsOf("notify").length === 1);
-    expect(fixture.requestsOf("notify")[0]!.body.event).not.toHaveProperty("test");
-  });
+test("does not mark an event that the outbox delivers as a test", async () => {
+  const fixture = await createInputKernel();
+  await fixture.call({ export_id: "echo" });
+  await until(() => fixture.requestsOf("notify").length === 1);
+  expect(fixture.requestsOf("notify")[0]!.body.event).not.toHaveProperty("test");
 });
 
 test("delivers a queued event even if the hook no longer subscribes to its type", async () => {
@@ -138,7 +138,7 @@ describe("a direct call to a compactor", () => {
     expect(fixture.requestsOf("shrink")).toEqual([]);
   });
 
-  test("runs with a complete request and keeps further fields", async () => {
+  test("runs with a complete request and keeps additional fields", async () => {
     const fixture = await createInputKernel();
     const input = { ...buildCompleteCompaction(), note: "mine" };
     expect((await fixture.call({ export_id: "shrink", input })).status).toBe("succeeded");

@@ -47,7 +47,7 @@ async function leaveOldData(fixture: TestKernel): Promise<string> {
 const findRecords = async (fixture: TestKernel, id: string) => ({
   events: (await fixture.store.outbox.read(0, 100)).length > 0,
   dead: (await fixture.store.jobs.listDead("deliveries", 9)).length,
-  progress: (await fixture.store.invocations.events(id, 0, 9)).length,
+  progress: (await fixture.store.invocations.listEvents(id, 0, 9)).length,
   call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 

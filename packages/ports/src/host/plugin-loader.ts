@@ -38,6 +38,6 @@ export interface PluginLoader {
    */
   install(source: string, options: { editable: boolean }, operation?: Operation): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;
-  /** The plugin's own data folder, created if missing. */
+  /** The plugin's own state folder, created if missing. */
   stateDir(name: string): string;
 }

@@ -198,7 +198,7 @@ export interface InvocationStore {
   countCalls(scope: Scope, latest: number): Promise<ReadonlyMap<string, number>>;
   /** Best effort: the events are part of the next group commit, and the caller does not wait. */
   appendEvents(id: string, events: InvocationEvent[]): void;
-  events(id: string, after_seq: number, limit: number): Promise<InvocationEvent[]>;
+  listEvents(id: string, after_seq: number, limit: number): Promise<InvocationEvent[]>;
   /**
    * Claims running rows of dead nodes for `node_id` and raises their fence. A node is dead when its lease has expired
    * or, with an exclusive home, when it is any other node.
@@ -211,7 +211,7 @@ export interface InvocationStore {
     skipped?: readonly string[],
   ): Promise<InvocationRow[]>;
   /** The rows of dead nodes that a claim would take over. */
-  orphans(
+  listOrphans(
     status: "running" | "waiting_approval",
     node_id: string,
     now: number,

@@ -13,5 +13,5 @@ export interface TrustedKeyStore {
   /** Replaces the row. Resolves to false, without writing anything, if the stored row is no longer `before`. */
   replace(before: TrustedKey, key: TrustedKey, records: ChangeRecords): Promise<boolean>;
   /** The highest version of the package that was installed with a valid signature; null if there was none. */
-  highestSigned(org_id: string, package_id: string): Promise<string | null>;
+  findHighestSigned(org_id: string, package_id: string): Promise<string | null>;
 }

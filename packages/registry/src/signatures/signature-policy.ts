@@ -62,7 +62,7 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
   ) {
     const signed = { package_id, version, digest, dependency_lock };
     const state = await check(caller, origin, signed, signatures);
-    const highest = await store.trusted_keys.highestSigned(caller.scope.org_id, package_id);
+    const highest = await store.trusted_keys.findHighestSigned(caller.scope.org_id, package_id);
     const is_older = highest !== null && compareVersions(version, highest) < 0;
     if (is_older && host.require_signature.includes(origin) && !allow_downgrade)
       throw new BackplaneError(

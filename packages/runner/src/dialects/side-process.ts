@@ -55,10 +55,10 @@ class SideSession implements DialectSession {
     if (declared_id === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== declared_id) {
       throw new BackplaneError(
         "handshake_failed",
-        `The plugin reports the id ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
+        `The plugin reports the id ${JSON.stringify(plugin_id)}, but the gateway expects ${expected}.`,
         {
           details: { expected, actual: plugin_id },
-          fix: "Set plugin_id under [runtime] in vai-plugin.toml to the name that the plugin uses.",
+          fix: "Set plugin_id under [runtime] in vai-plugin.toml to the id that the plugin reports.",
         },
       );
     }
@@ -146,7 +146,7 @@ function checkManifest(manifest: SideManifest, request: RunRequest): BackplaneEr
       `The plugin does not expose ${tool}; it exposes ${manifest.exposed_tools.join(", ") || "nothing"}.`,
       {
         details: { tool, exposed_tools: manifest.exposed_tools },
-        fix: "Set tool_name under [exports.tool] in vai-plugin.toml to the name that the plugin uses.",
+        fix: "Set tool_name under [exports.tool] in vai-plugin.toml to the id that the plugin reports.",
       },
     );
   }

@@ -8,7 +8,7 @@
 import {
   createRedactor,
   type Definitions,
-  INSTRUMENT_HEALTHS,
+  INSTRUMENT_HEALTH_STATUSES,
   type InstrumentHealthReport,
   type Json,
   toBackplaneError,
@@ -85,7 +85,7 @@ async function checkInstrument(
 
 function healthOf(answer: Json): Pick<InstrumentHealthReport, "status" | "message"> {
   const { status, message } = (answer ?? {}) as { status?: unknown; message?: unknown };
-  const known = INSTRUMENT_HEALTHS.find((each) => each === status);
+  const known = INSTRUMENT_HEALTH_STATUSES.find((each) => each === status);
   if (known === undefined) return { status: "Unhealthy", message: "the plugin returned no health status" };
   return { status: known, message: typeof message === "string" ? firstLine(message) : null };
 }

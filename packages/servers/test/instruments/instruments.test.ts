@@ -38,7 +38,7 @@ describe("the load order of plugins", () => {
   });
 });
 
-describe("instr.lifecycle", () => {
+describe("loading instrument plugins (instr.lifecycle)", () => {
   test("skips a plugin with a missing dependency, and loads it when the dependency is installed", async () => {
     const { bind, listStates, listOffered, runner } = await createInstrumentKernel();
     await bind("child", ["parent"]);
@@ -166,7 +166,7 @@ verifies(
   },
 );
 
-describe("instr.admin", () => {
+describe("administration of instrument plugins (instr.admin)", () => {
   test("allows only admins to list, install and unload plugins", async () => {
     const { fixture } = await createInstrumentKernel();
     const { instruments } = fixture.kernel;
@@ -285,7 +285,7 @@ describe("instr.admin", () => {
 
 verifies(
   "upgrade.moves",
-  "keeps the binding's policy, except the trust in the old code, when the next version is installed in another class",
+  "keeps the binding's policy, except host_target, when the next version is installed in another class",
   async () => {
     const { fixture } = await createInstrumentKernel();
     const bound = await fixture.bind(instrumentManifest("counter"), {
@@ -406,7 +406,7 @@ verifies(
   },
 );
 
-test("keeps no configuration of other packages", async () => {
+test("does not keep the configuration of a removed package that is not an instrument plugin", async () => {
   const fixture = await createTestKernel();
   const content = manifest([toolExport("echo")]);
   const { binding_id } = await fixture.bind(content, { config: { a: 1 } });

@@ -137,7 +137,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         }),
       );
       const invocation_page = toPage(rows, page, (row) => row.id as string, decodePublicInvocation);
-      // The scan stopped early: the page is not full, but there may be more rows.
+      // If the scan stopped early, the page is not full, but there may be more rows: the next page continues at `resume`.
       return { items: invocation_page.items, next: invocation_page.next ?? resume };
     },
     async listTrace(scope, trace_id, page) {
@@ -165,7 +165,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
     appendEvents(id, events) {
       backend.bufferProgress(events.map((item) => [id, item.seq, item.at, JSON.stringify(item.event)]));
     },
-    async events(id, after_seq, limit) {
+    async listEvents(id, after_seq, limit) {
       const rows = await backend.read(() => readProgress(id, after_seq, limit));
       return rows.map((row) => ({
         seq: row.seq as number,
@@ -173,9 +173,9 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         event: JSON.parse(row.event as string) as InvocationEvent["event"],
       }));
     },
-    async orphans(status, node_id, now, limit) {
-      const orphaned = { status, node_id, now: backend.callerTime(now), limit, skipped: null };
-      return (await backend.read((dialect) => listOrphans(orphaned, dialect))).map(decodeInvocation);
+    async listOrphans(status, node_id, now, limit) {
+      const query = { status, node_id, now: backend.callerTime(now), limit, skipped: null };
+      return (await backend.read((dialect) => listOrphans(query, dialect))).map(decodeInvocation);
     },
     async claimOrphans(node_id, now, limit, skipped = []) {
       const rows = await backend.write("claimInvocations", {

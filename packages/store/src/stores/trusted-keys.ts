@@ -43,7 +43,7 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
         records: encodeRecords(records),
       });
     },
-    highestSigned: (org_id, package_id) => backend.read(() => readHighestSigned(org_id, package_id)),
+    findHighestSigned: (org_id, package_id) => backend.read(() => readHighestSigned(org_id, package_id)),
   };
 }
 

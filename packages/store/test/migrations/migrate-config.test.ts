@@ -12,7 +12,7 @@ async function fill(store: Store) {
   return { content };
 }
 
-/** An earlier secret has no owner, so it belongs to the org. */
+/** A secret of the earlier schema has no project, so it belongs to the org. */
 const oldStatements = (): Statement[] => [
   [
     `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at)

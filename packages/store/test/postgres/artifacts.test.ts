@@ -82,7 +82,7 @@ test("fails a read when the artifact is changed or removed meanwhile", async () 
   }
 });
 
-test("stores no part of an interrupted artifact, and reports an unavailable database", async () => {
+test("stores no part of an artifact if a write fails, and reports an unavailable database", async () => {
   const { bytes, sha256 } = createUniqueBytes();
   await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
   try {

@@ -116,7 +116,7 @@ export function executionCases(store: () => Store): void {
     invocations.appendEvents(row.id, [event]);
     const harness = { execution_id: execution.id, checkpoint: null, run: null };
     await invocations.settleHarness(row.id, row.fence, sampleSettlement(), {}, harness);
-    expect(await invocations.events(row.id, 0, 10)).toEqual([event]);
+    expect(await invocations.listEvents(row.id, 0, 10)).toEqual([event]);
   });
 
   test("reopens an ended execution for only one of two calls that resume it", async () => {

@@ -289,8 +289,8 @@ export function invocationCases(store: () => Store): void {
     store().invocations.appendEvents(row.id, events.slice(0, 3));
     store().invocations.appendEvents(row.id, events.slice(2));
     await store().invocations.settle(row.id, 1, sampleSettlement(), {});
-    expect(await store().invocations.events(row.id, 0, 100)).toEqual(events);
-    expect(await store().invocations.events(row.id, 3, 1)).toEqual([events[3]]);
+    expect(await store().invocations.listEvents(row.id, 0, 100)).toEqual(events);
+    expect(await store().invocations.listEvents(row.id, 3, 1)).toEqual([events[3]]);
   });
 
   test("takes over the rows of an expired node, with a higher fence", async () => {

@@ -134,7 +134,7 @@ export function retentionCases(subject: () => Subject): void {
     };
     expect(await sweep(10)).toEqual([10, 10, 5]);
     const counts = [running, old, late, recent].map(
-      async (id) => (await invocations.events(id, 0, 100)).length,
+      async (id) => (await invocations.listEvents(id, 0, 100)).length,
     );
     expect(await Promise.all(counts)).toEqual([3, 0, 2, 1]);
     expect((await invocations.get(scope, old))?.status).toBe("succeeded");

@@ -80,7 +80,7 @@ export function trustedKeyCases(store: () => Store): void {
     await store().installations.commit({ packages, moved: [], created: [] });
   };
   const readHighestSigned = (org_id: string) =>
-    store().trusted_keys.highestSigned(org_id, samplePackage({}).package_id);
+    store().trusted_keys.findHighestSigned(org_id, samplePackage({}).package_id);
 
   test("keeps the highest signed version in whichever order installations commit", async () => {
     const { org_id } = freshOrg();

@@ -1,14 +1,14 @@
 export interface ValueSize {
   bytes: number;
   values: number;
-  /** Whether the value exceeds the limit or is nested too deeply; the figures are then lower bounds. */
+  /** Whether the value exceeds `max_bytes` or is nested too deeply; the figures are then lower bounds. */
   large: boolean;
 }
 
 const MAX_DEPTH = 256;
 
-/** Estimates the size of a JSON value without serializing it, and stops once it exceeds the limit. */
-export function measureSize(value: unknown, limit: number): ValueSize {
+/** Estimates the size of a JSON value without serializing it, and stops once it exceeds `max_bytes`. */
+export function measureSize(value: unknown, max_bytes: number): ValueSize {
   const size: ValueSize = { bytes: 0, values: 0, large: false };
   const waiting: { item: unknown; depth: number }[] = [{ item: value, depth: 0 }];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
@@ -20,17 +20,17 @@ export function measureSize(value: unknown, limit: number): ValueSize {
       size.bytes += 2;
       if (depth >= MAX_DEPTH) size.large = true;
       else if (Array.isArray(item)) {
-        if (item.length > limit) size.large = true;
+        if (item.length > max_bytes) size.large = true;
         else for (const inner of item as unknown[]) waiting.push({ item: inner, depth: depth + 1 });
       } else {
         for (const key in item) {
           size.bytes += key.length + 4;
-          if (size.bytes > limit) break;
+          if (size.bytes > max_bytes) break;
           waiting.push({ item: (item as Record<string, unknown>)[key], depth: depth + 1 });
         }
       }
     }
-    if (size.large || size.bytes > limit) return { ...size, large: true };
+    if (size.large || size.bytes > max_bytes) return { ...size, large: true };
   }
   return size;
 }

@@ -7,7 +7,7 @@ import {
   type CheckedInstruments,
   checkInstruments,
   codeOf,
-  INSTRUMENT_HEALTHS,
+  INSTRUMENT_HEALTH_STATUSES,
   type InstrumentHealth,
   type InstrumentInvocation,
   type InstrumentMethods,
@@ -75,7 +75,7 @@ export class InstrumentHost {
     const answer = await this.#request("healthCheck", { instrument }, "plugin_protocol_error", timeout_ms);
     if (isHealth(answer)) return answer;
     throw malformed(
-      `The status in the response to healthCheck is not one of ${INSTRUMENT_HEALTHS.join(", ")}.`,
+      `The status in the response to healthCheck is not one of ${INSTRUMENT_HEALTH_STATUSES.join(", ")}.`,
     );
   }
 

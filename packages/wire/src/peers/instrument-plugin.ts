@@ -7,7 +7,7 @@
 import {
   type CheckedInstruments,
   checkInstruments,
-  INSTRUMENT_HEALTHS,
+  INSTRUMENT_HEALTH_STATUSES,
   type Instrument,
   type InstrumentContext,
   type InstrumentHealth,
@@ -147,7 +147,7 @@ export function resultProblem(value: unknown): string | null {
 }
 
 export function isHealth(value: unknown): value is InstrumentHealth {
-  return isObject(value) && (INSTRUMENT_HEALTHS as readonly unknown[]).includes(value.status);
+  return isObject(value) && (INSTRUMENT_HEALTH_STATUSES as readonly unknown[]).includes(value.status);
 }
 
 function errorResult(code: string, message: string): InstrumentReturn {

@@ -97,7 +97,7 @@ function PackageReview({ preview, draft }: { preview: Preview; draft: SourceDraf
       <ul className={layout.sentences}>
         <Sentence tone="quiet" icon="plugin">
           {exports.includes("*")
-            ? "The package names its tools when it runs."
+            ? "The package reports its tools at run time."
             : `The package offers ${countText(exports.length, "export")}: ${exports.join(", ")}.`}
         </Sentence>
         {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}

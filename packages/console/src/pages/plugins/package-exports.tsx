@@ -59,7 +59,7 @@ export function PackageExports({ pkg }: { pkg: Package }) {
       {entries.length + pkg.manifest.exports.length + (pkg.manifest.skills?.length ?? 0) === 0 && (
         <EmptyView icon="terminal">
           {isSelfDescribing(pkg.manifest.runtime.protocol)
-            ? "This package names its tools when it runs, so they are known after it has been bound."
+            ? "This package reports its tools at run time, so they are listed here only after it has been bound."
             : "This package exports nothing."}
         </EmptyView>
       )}
@@ -80,7 +80,7 @@ function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEn
           <RiskBadge risk={risk} />
           {requires_approval && (
             <Badge tone="warn" icon="approval">
-              Asks for approval
+              Needs approval
             </Badge>
           )}
         </span>
@@ -108,7 +108,7 @@ function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEn
               "Deferred",
               entry.deferred ? `Until tool_search finds it (${entry.deferred_by ?? "author"})` : null,
             ],
-            ["Removed from its texts", entry.taken_out.length === 0 ? null : entry.taken_out.join("; ")],
+            ["Hidden characters removed", entry.taken_out.length === 0 ? null : entry.taken_out.join("; ")],
           ]}
         />
         <ModelView name={name} description={description} schema={entry.input_schema} />

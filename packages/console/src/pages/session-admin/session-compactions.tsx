@@ -35,7 +35,7 @@ export function SessionCompactions({ session, address }: { session: Session; add
           <p className={layout.dimmed}>This conversation has not been compacted.</p>
         )}
         {rows.map((compaction) => (
-          <CompactionEntry
+          <CompactionSection
             key={compaction.chain.id}
             compaction={compaction}
             current={compaction.chain.id === session.head_chain_id}
@@ -69,7 +69,7 @@ function CompactForm({ address: { session_id, workspace } }: { address: SessionA
         ...(failed_compactors.length === 0
           ? {}
           : {
-              detail: failed_compactors.map(({ export_id, code }) => `${export_id}: ${code}`).join(", "),
+              detail: `Failed compactors: ${failed_compactors.map(({ export_id, code }) => `${export_id} (${code})`).join(", ")}`,
             }),
       }),
     onSettled: () => refreshSessions(queries),
@@ -116,7 +116,7 @@ function CompactForm({ address: { session_id, workspace } }: { address: SessionA
   );
 }
 
-function CompactionEntry({ compaction, current }: { compaction: Compaction; current: boolean }) {
+function CompactionSection({ compaction, current }: { compaction: Compaction; current: boolean }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const { chain, summary, tokens_before, tokens_after, compactor, loss } = compaction;
@@ -126,7 +126,8 @@ function CompactionEntry({ compaction, current }: { compaction: Compaction; curr
     onSuccess: () =>
       toast.show({
         tone: "good",
-        title: "The compaction was undone. The model sees the messages before it again.",
+        title:
+          "The compaction was undone. The model again sees the conversation as it was before the compaction.",
       }),
     onError: toast.fail,
     onSettled: () => refreshSessions(queries),

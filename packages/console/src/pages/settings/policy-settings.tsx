@@ -205,7 +205,7 @@ function withTolerance(
 
 const OUTCOMES = {
   run: { tone: "good", icon: "check", label: "Runs" },
-  ask: { tone: "warn", icon: "approval", label: "Asks for approval" },
+  ask: { tone: "warn", icon: "approval", label: "Needs approval" },
   deny: { tone: "bad", icon: "octagon", label: "Is denied" },
 } as const;
 

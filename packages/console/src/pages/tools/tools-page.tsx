@@ -159,7 +159,7 @@ function ToolFields({ tool }: { tool: CatalogEntry }) {
           ["Approval", tool.requires_approval ? "Every call needs approval" : "As the policy decides"],
           ["Cost", `About ${tool.token_cost} tokens in every request to the model`],
           ["Deferred", tool.deferred_by === null ? null : DEFERRALS[tool.deferred_by]],
-          ["Removed from its texts", tool.taken_out.length === 0 ? null : tool.taken_out.join("; ")],
+          ["Hidden characters removed", tool.taken_out.length === 0 ? null : tool.taken_out.join("; ")],
         ]}
       />
       {!is_built_in && (

@@ -1,6 +1,6 @@
 /**
  * One event stream of an MCP server across all responses that carry it: the request it answers, its position, and
- * the delay before it is resumed. A stream that breaks counts as one that ended early, not as an error.
+ * the delay before it is resumed.
  */
 import type { IncomingMessage } from "node:http";
 import { BackplaneError, isObject, type Json } from "@backplane/contract";
@@ -12,7 +12,7 @@ import type { TransportEvents } from "./transport.ts";
 export interface EventStream {
   /** The request that it answers. Null for the stream of server messages. */
   id: number | null;
-  last_event: string | null;
+  last_event_id: string | null;
   retry_ms: number | null;
   tries: number;
   answered: boolean;
@@ -26,7 +26,7 @@ const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
-/** Reads until the stream ends or has delivered its answer. Throws when a limit is exceeded. */
+/** Reads until the stream ends or has delivered its answer. Throws when a limit is exceeded or the answer is invalid. */
 export async function followStream(
   response: IncomingMessage,
   stream: EventStream,
@@ -36,7 +36,7 @@ export async function followStream(
   const reader = createSseReader(limits.message_bytes, {
     data: (text) => readEvent(text, stream, limits, events),
     id: (value) => {
-      stream.last_event = value;
+      stream.last_event_id = value;
     },
     retry: (ms) => {
       stream.retry_ms = Math.min(Math.max(ms, MIN_RETRY_MS), MAX_RETRY_MS);
@@ -78,8 +78,8 @@ function readEvent(text: string, stream: EventStream, limits: RunnerLimits, even
 }
 
 /** True if the server sent event ids and the limit of failed attempts is not reached. */
-export function canResume({ last_event, tries }: EventStream): boolean {
-  return last_event !== null && tries < MAX_TRIES;
+export function canResume({ last_event_id, tries }: EventStream): boolean {
+  return last_event_id !== null && tries < MAX_TRIES;
 }
 
 /** The delay before the next attempt: the value that the server requested, or exponential backoff. */
@@ -88,7 +88,7 @@ export function retryDelayMs({ retry_ms, tries }: EventStream): number {
 }
 
 export function createStream(id: number | null): EventStream {
-  return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
+  return { id, last_event_id: null, retry_ms: null, tries: 0, answered: false };
 }
 
 export function isStream(response: IncomingMessage): boolean {

@@ -246,7 +246,7 @@ export class HttpTransport implements McpTransport {
 
   #get(stream: EventStream, onRequest: (request: ClientRequest) => void): Promise<IncomingMessage> {
     const headers: Record<string, string> = { ...this.#commonHeaders(), accept: "text/event-stream" };
-    if (stream.last_event !== null) headers["last-event-id"] = stream.last_event;
+    if (stream.last_event_id !== null) headers["last-event-id"] = stream.last_event_id;
     return this.#http.exchange("GET", headers, null, onRequest);
   }
 

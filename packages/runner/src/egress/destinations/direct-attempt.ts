@@ -1,5 +1,5 @@
 /**
- * A connection or datagram that a process did not send through a listener of the gateway, so that it ended inside the
+ * A connection or datagram of a process that did not go through a listener of the gateway and therefore ended inside the
  * sandbox. PID 1 reports it (sandbox-init/trace.c). The plugin controls the address, the port and the question.
  */
 import type { Destination } from "./destination.ts";
