@@ -99,7 +99,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "ends lost calls",
   },
   {
-    name: "llm endpoints: an error of the list of models has the form of the client's vendor",
+    name: "llm endpoints: a failed request for the model list gets an error in the format of the client's vendor",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: 'if (url === "/v1/models" || url === "/v1/models/:id")',
     to: 'if (url === "/v1/models/none")',
@@ -107,7 +107,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "errors of the list of models",
   },
   {
-    name: "llm endpoints: clients of Anthropic get errors of the list of models in Anthropic's form",
+    name: "llm endpoints: Anthropic clients get errors for the model list in Anthropic's format",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: 'request.headers["anthropic-version"] === undefined ? chat : messages',
     to: 'request.headers["anthropic-version"] === "" ? messages : chat',
@@ -131,7 +131,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "adds each ended model call to its run once",
   },
   {
-    name: "llm endpoints: a count of tokens is not a call of the run",
+    name: "llm endpoints: a token-count request is not counted as a model call of its run",
     file: "packages/store/src/stores/llm-calls.ts",
     from: 'if (run_id === null || operation !== "generate") return null;',
     to: "if (run_id === null) return null;",
@@ -147,7 +147,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "counts a lost model call for its run",
   },
   {
-    name: "llm endpoints: a lost count of tokens is not a call of the run",
+    name: "llm endpoints: a lost token-count request is not counted as a model call of its run",
     file: "packages/store/src/ops/llm-calls.ts",
     from: "lost.filter(countsForRun)",
     to: "lost.filter(({ run_id }) => run_id !== null)",
@@ -163,7 +163,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "adds each ended model call to its run once",
   },
   {
-    name: "llm endpoints: the event of an ended turn reports the tokens of its tools' calls",
+    name: "llm endpoints: the event of an ended turn includes the tokens of the model calls made by its tools",
     file: "packages/store/src/ops/runs.ts",
     from: "writeRecords(withEndpointTokens(p.records, run_id, held))",
     to: "writeRecords(p.records)",
@@ -171,7 +171,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     only: "adds model calls to what a turn has used itself",
   },
   {
-    name: "llm endpoints: a turn that is taken over does not count its tools' calls twice",
+    name: "llm endpoints: a turn that is taken over does not count the model calls made by its tools twice",
     file: "packages/store/src/stores/runs.ts",
     from: "return rows.map(decodeRun)",
     to: "return rows.map((row) => ({ ...decodeRun(row), ...decodePublicRun(row) }))",

@@ -104,7 +104,7 @@ describe.each(["legacy", "auto"] as const)("the official client in %s mode", (mo
       const { prompts } = await client.listPrompts();
       expect(prompts.map(({ name }) => name)).toContain("test_simple_prompt");
       const result = await client.callTool({ name: "test_tool_with_logging" });
-      expect(textOf(result)).toBe("It has logged");
+      expect(textOf(result)).toBe("Messages were logged");
       if (mode === "legacy") expect(log_messages).toContain("Tool processing data");
     } finally {
       await client.close();

@@ -1,4 +1,4 @@
-/** Access to the gateway's own API from inside a call, limited to the call's delegated token. */
+/** Access to the gateway's own API from inside a call, limited to the rights of the call's delegated token. */
 import type { DelegationScope, InvocationContext, Json } from "@backplane/contract";
 import { fail, retryLater } from "./outcome.ts";
 

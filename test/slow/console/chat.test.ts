@@ -17,7 +17,7 @@ import {
   toolCard,
   useConsoleChat,
 } from "../../support/console/console-chat.ts";
-import { accessibilityProblems, waitUntilLoaded } from "../../support/console/console-page.ts";
+import { findAccessibilityProblems, waitUntilLoaded } from "../../support/console/console-page.ts";
 import { bindMcpServer } from "../../support/mcp/mcp-server.ts";
 import { verifies } from "../../support/verifies.ts";
 
@@ -418,7 +418,7 @@ for (const colorScheme of ["light", "dark"] as const)
       const violations: string[] = [];
       const check = async (state: string) => {
         await waitUntilLoaded(page);
-        violations.push(...(await accessibilityProblems(page)).map((problem) => `${state}: ${problem}`));
+        violations.push(...(await findAccessibilityProblems(page)).map((problem) => `${state}: ${problem}`));
       };
       await check("new");
       await send(

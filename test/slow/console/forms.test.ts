@@ -2,7 +2,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
-import { chooseSearched, waitUntilConsoleLive } from "../../support/console/console-page.ts";
+import { searchAndChoose, waitUntilConsoleLive } from "../../support/console/console-page.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway/gateway.ts";
 import { writeDeskPlugin } from "../../support/plugins/desk-plugin.ts";
 import { verifies } from "../../support/verifies.ts";
@@ -100,7 +100,7 @@ test("hides a new value of the configuration if its key names a secret", async (
 
 test("explains arguments that are not JSON at their field", async () => {
   const { page, problems } = await open("/settings?view=policy");
-  await chooseSearched(page, page.getByRole("combobox", { name: "Tool" }), "pay");
+  await searchAndChoose(page, page.getByRole("combobox", { name: "Tool" }), "pay");
   const input = page.getByRole("textbox", { name: "Arguments as JSON" });
   await input.fill("amount: 1");
   await page.getByText(/^This is not valid JSON: .*Write an object such as/).waitFor();

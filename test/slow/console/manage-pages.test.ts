@@ -7,8 +7,8 @@ import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
 import { readConsoleCommands } from "../../support/console/console-commands.ts";
 import {
-  accessibilityProblemsInBothThemes,
-  chooseSearched,
+  findAccessibilityProblemsInBothThemes,
+  searchAndChoose,
   waitUntilLoaded,
 } from "../../support/console/console-page.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway/gateway.ts";
@@ -232,7 +232,7 @@ verifies(
     for (const path of [...listPages().keys(), ...unlisted]) {
       await show(page, path);
       violations.push(
-        ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+        ...(await findAccessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
       );
     }
     expect(violations).toEqual([]);
@@ -253,7 +253,7 @@ verifies(
       };
     await page.getByRole("button", { name: "Add a rule" }).first().click();
     const dialog = page.getByRole("dialog");
-    await chooseSearched(page, dialog.getByRole("combobox", { name: "Tool" }), "pay");
+    await searchAndChoose(page, dialog.getByRole("combobox", { name: "Tool" }), "pay");
     await dialog.getByRole("textbox", { name: "Why the rule exists" }).fill("The desk pays");
     await dialog.getByRole("button", { name: "Allow", exact: true }).click();
     const row = page.getByRole("row", { name: /pay.*The desk pays.*In force/ });
@@ -279,7 +279,7 @@ verifies(
     await page.getByRole("button", { name: "Create a key" }).first().click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Name").fill("coder");
-    await chooseSearched(page, dialog.getByRole("combobox", { name: "Scopes" }), "llm:invoke");
+    await searchAndChoose(page, dialog.getByRole("combobox", { name: "Scopes" }), "llm:invoke");
     await page.keyboard.press("Escape");
     await dialog.getByRole("combobox", { name: "Expires", exact: true }).click();
     await page.getByRole("option", { name: "In a day" }).click();

@@ -133,7 +133,7 @@ verifies(
 
 verifies(
   ["console.manage", "console.quality"],
-  "shows a stored secret nowhere, and never sends it back",
+  "never shows a stored secret on a page or returns it in a response",
   async () => {
     const { page } = await open("/console/secrets");
     const response_texts: Promise<string>[] = [];
@@ -160,7 +160,7 @@ verifies(
 
 verifies(
   ["console.manage", "console.quality"],
-  "keeps references, alternatives, nulls and lists of objects while a form edits one field, and applies every change at the next call without a restart",
+  "keeps $ref, oneOf, nullable and object-list fields when the form edits another field, and applies every change to the next call without a restart",
   async () => {
     const { binding_id } = await findBinding("look");
     const { page, problems } = await open(`/console/bindings/${binding_id}`);
@@ -261,7 +261,7 @@ verifies(
 
 verifies(
   ["console.manage", "console.quality"],
-  "lets a session run without asking after one answer, and asks again after a revocation",
+  "runs later calls of a session without asking after an approval for the session, and asks again after it is revoked",
   async () => {
     const { page } = await open("/console/approvals");
     const session = { session_id: "s-manage" };
@@ -279,7 +279,7 @@ verifies(
     await page.getByRole("menuitem", { name: "Any arguments of pay" }).click();
     await page.getByText("No call awaits approval.").waitFor();
     expect((await call("pay", session)).status).toBe("succeeded");
-    await page.getByRole("tab", { name: "Rules and grants" }).click();
+    await page.getByRole("tab", { name: "Rules and session approvals" }).click();
     const row = page.getByRole("row", { name: /pay.*All calls to the tool.*s-manage/ });
     await row.getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();

@@ -7,8 +7,8 @@ import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { ids, sampleInvocation } from "../../../packages/store/test/support/samples.ts";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
 import {
-  accessibilityProblems,
-  accessibilityProblemsInBothThemes,
+  findAccessibilityProblems,
+  findAccessibilityProblemsInBothThemes,
   waitUntilConsoleLive,
   waitUntilLoaded,
 } from "../../support/console/console-page.ts";
@@ -146,7 +146,7 @@ verifies(
     expect(text).toContain("to the plugin");
     expect(text).toContain("[redacted]");
     expect(text).not.toContain(CANARY);
-    expect(await accessibilityProblems(page)).toEqual([]);
+    expect(await findAccessibilityProblems(page)).toEqual([]);
     await page.getByRole("button", { name: "Stop recording" }).click();
     await page.getByRole("button", { name: "Record frames for 10 minutes" }).waitFor();
     const { body } = await gateway.http<{ items: { subject: string }[] }>(
@@ -170,7 +170,7 @@ verifies(
     await page.getByRole("link", { name: "Open the trace" }).click();
     await page.waitForURL(`**/console/traces/${trace_id}`);
     await page.getByText("3 calls", { exact: true }).waitFor();
-    expect(await accessibilityProblemsInBothThemes(page)).toEqual([]);
+    expect(await findAccessibilityProblemsInBothThemes(page)).toEqual([]);
     await page.keyboard.press("j");
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
@@ -278,7 +278,7 @@ verifies(
     await page.evaluate("document.querySelector('[aria-label=Trace]').parentElement.scrollTop = 1e9");
     await page.locator(`[aria-posinset="${SPANS}"]`).waitFor();
     expect(await nodes()).toBeLessThanOrEqual(300);
-    expect(await accessibilityProblems(page)).toEqual([]);
+    expect(await findAccessibilityProblems(page)).toEqual([]);
     expect(problems).toEqual([]);
   },
 );

@@ -5,7 +5,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
 import {
-  accessibilityProblemsInBothThemes,
+  findAccessibilityProblemsInBothThemes,
   waitUntilConsoleLive,
   waitUntilLoaded,
 } from "../../support/console/console-page.ts";
@@ -58,7 +58,7 @@ test("has no accessibility violation or error on the Observe pages in the light 
     await page.getByRole("heading", { level: 1 }).waitFor();
     await waitUntilLoaded(page);
     violations.push(
-      ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+      ...(await findAccessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
     );
   }
   expect(violations).toEqual([]);

@@ -3,9 +3,9 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
 import {
-  accessibilityProblemsInBothThemes,
+  findAccessibilityProblemsInBothThemes,
   focusByTab,
-  unreachableControls,
+  findUnreachableControls,
   waitUntilConsoleLive,
   waitUntilLoaded,
 } from "../../support/console/console-page.ts";
@@ -111,7 +111,7 @@ verifies(
       await page.getByRole("heading", { level: 1 }).waitFor();
       await waitUntilLoaded(page);
       violations.push(
-        ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+        ...(await findAccessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
       );
     }
     await gateway.http("POST", `/v1/invocations/${waiting}:cancel`);
@@ -230,7 +230,7 @@ test("grants a tool for a session, lists the grant and revokes it", async () => 
   await expect
     .poll(async () => (await gateway.http<{ status: string }>("GET", `/v1/invocations/${first}`)).body.status)
     .toBe("succeeded");
-  await page.getByRole("tab", { name: "Rules and grants" }).click();
+  await page.getByRole("tab", { name: "Rules and session approvals" }).click();
   await page.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await page.getByText("No answer applies to a whole session.").waitFor();
@@ -275,7 +275,7 @@ verifies("console.quality", "reaches every control of the main pages with the Ta
     await page.goto(gateway.url + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
     await waitUntilLoaded(page);
-    unreachable.push(...(await unreachableControls(page)).map((control) => `${path} ${control}`));
+    unreachable.push(...(await findUnreachableControls(page)).map((control) => `${path} ${control}`));
   }
   expect(unreachable).toEqual([]);
 });

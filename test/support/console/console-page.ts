@@ -11,10 +11,10 @@ export const waitUntilLoaded = (page: Page) =>
   expect.poll(() => page.getByText("Loading…", { exact: true }).count()).toBe(0);
 
 /**
- * Chooses an option of a list that is searched by typing. The list forgets the text when it is rendered for the first
+ * Types a name into a searchable list and chooses the option. The list forgets the text when it is rendered for the first
  * time, which on a busy machine happens after the text was typed.
  */
-export async function chooseSearched(page: Page, list: Locator, name: string): Promise<void> {
+export async function searchAndChoose(page: Page, list: Locator, name: string): Promise<void> {
   const option = page.getByRole("option", { name, exact: true });
   await expect
     .poll(async () => {
@@ -26,7 +26,7 @@ export async function chooseSearched(page: Page, list: Locator, name: string): P
 }
 
 /** Violations of WCAG 2.2 A and AA on the page as it is shown now. */
-export async function accessibilityProblems(page: Page): Promise<string[]> {
+export async function findAccessibilityProblems(page: Page): Promise<string[]> {
   // The content security policy refuses inline scripts, but not those of the debugger.
   if ((await page.evaluate("typeof axe")) === "undefined") await page.evaluate(axe.source);
   const { violations } = (await page.evaluate(
@@ -42,14 +42,16 @@ const waitForTransitions = (page: Page) =>
   );
 
 /** The violations in the light and in the dark theme. The page changes its theme without a reload. */
-export async function accessibilityProblemsInBothThemes(page: Page): Promise<string[]> {
+export async function findAccessibilityProblemsInBothThemes(page: Page): Promise<string[]> {
   const violations: string[] = [];
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
     // The page changes its theme with a script, after the media query has changed.
     await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: "attached" });
     await waitForTransitions(page);
-    violations.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
+    violations.push(
+      ...(await findAccessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`),
+    );
   }
   return violations;
 }
@@ -75,7 +77,7 @@ export async function focusByTab(page: Page, name: string): Promise<void> {
  * The visible controls that the Tab key does not reach. Within a group of tabs, options or radio buttons the arrow keys
  * move the focus, so only one of them has to be reached.
  */
-export async function unreachableControls(page: Page): Promise<string[]> {
+export async function findUnreachableControls(page: Page): Promise<string[]> {
   await page.evaluate(`(() => {
     const grouped = "[role=tab], [role=option], [role=radio], [type=radio], [role=menuitem]";
     const controls = [...document.querySelectorAll("a[href], button, input, select, textarea, [role=button]")];

@@ -1,7 +1,7 @@
 /**
  * A server in which only `/ws` works, with the real store, sessions, bus, fan-out and API. As a separate process
- * (`node src/rows/sessions/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line
- * on stdin; `bare` is a `ws` server that accepts connections and does nothing.
+ * (`node --expose-gc src/rows/sessions/watch-server.ts ours|bare`) it prints its address and answers each line on stdin
+ * with `{"heap", "rss"}`; the line `end` stops it. `bare` is a plain `ws` server.
  */
 
 import { hash, randomFillSync } from "node:crypto";
@@ -85,7 +85,10 @@ export async function startWatchServer(): Promise<WatchServer> {
   };
 }
 
-/** Broadcasts as the documentation of `ws` recommends: builds the text once and the frame for each client. */
+/**
+ * Starts a plain `ws` server. Its `publish` broadcasts as the documentation of `ws` recommends: it builds the text once
+ * and the frame for each client.
+ */
 export async function startBareServer(): Promise<WatchServer> {
   const http = createServer();
   const server = new WebSocketServer({ server: http });

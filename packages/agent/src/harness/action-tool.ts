@@ -15,7 +15,8 @@ export function createActionTool(version: string): RegisteredTool {
   return createCoreTool(version, {
     spec: {
       name: ACTION_TOOL,
-      description: "Asks for permission for an action of a harness's agent in its sandbox.",
+      description:
+        "Asks a person to permit an action that a harness's agent wants to perform in its sandbox.",
       parameters: {
         type: "object",
         properties: {

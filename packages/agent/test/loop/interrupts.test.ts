@@ -23,7 +23,7 @@ const slowToStop: KernelTool = {
 
 const needsApproval: KernelTool = { ...addTool, name: "needs_approval", requires_approval: true };
 
-test("records the result of each call before the next message after an interrupt", async () => {
+test("records a result for each call of an interrupted turn before the next message", async () => {
   const fixture = await createTestSession({ tools: [addTool, slowToStop, needsApproval] });
   // The runner of this tool never returns an outcome.
   await fixture.bind(manifest([toolExport("unresponsive")]));

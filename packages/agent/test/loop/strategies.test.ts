@@ -157,7 +157,7 @@ test("writes a memory at the end of a turn if a memory plugin is loaded", async 
   expect((await runTurn("hello", [done])).eventsOf("memory.write")).toEqual([]);
 });
 
-test("ends a turn whose model requests too many calls in one step", async () => {
+test("fails a turn whose model requests too many calls in one step", async () => {
   const calls = (count: number) => Array(count).fill('/tool add {"a": 1, "b": 2}').join("\n");
   const decisions: Decision[] = [{ next: "llm" }, { next: "tool" }];
   const { ended } = await runTurn(calls(LOOP_LIMITS.tools_per_step + 1), decisions);

@@ -1,7 +1,7 @@
 /**
- * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`.
- * The scope must be that of the credential, or a project of the credential's whole organization. `project_id: null`,
- * the scope of a row for all projects, is the same as `org_wide: true` and needs the same right.
+ * A body may state the scope that it is meant for: `scope: {org_id, project_id}`. It must be the scope of the credential
+ * or, if the credential is for the whole organization, any project of that organization. `project_id: null`, the scope
+ * of a row for all projects, is the same as `org_wide: true` and needs the same right.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { type Caller, HOST_ADMIN, isWholeOrg, type Scope } from "@backplane/ports";
@@ -10,13 +10,13 @@ import { z } from "zod";
 /** How the OpenAPI document describes the field. */
 export const BodyScopeSchema = z
   .strictObject({
-    org_id: z.string().optional().describe("The org of the credential."),
+    org_id: z.string().optional().describe("The organization of the credential."),
     project_id: z
       .string()
       .nullable()
       .optional()
       .describe(
-        "The project of the credential, or any project for a key of the whole org. null means all projects: where the " +
+        "The project of the credential, or any project for a key of the whole organization. null means all projects: where the " +
           "body has `org_wide` it is the same as `org_wide: true`, elsewhere only a key of the whole org may send it. " +
           "If left out, the request keeps the project of the credential.",
       ),
@@ -76,7 +76,8 @@ function hasField(schema: z.ZodType, name: string): boolean {
 
 function scopeMismatch(caller: Caller, noun: "organization" | "project", stated: unknown): BackplaneError {
   const credential_value = noun === "organization" ? caller.scope.org_id : caller.scope.project_id;
-  const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${credential_value ?? "the whole organization"}.`;
+  const stated_target = stated === null ? "all projects" : `the ${noun} ${JSON.stringify(stated)}`;
+  const message = `body.scope names ${stated_target}, but the credential is for ${credential_value ?? "the whole organization"}.`;
   return new BackplaneError("auth.scope", message, { fix: fixFor(caller, noun, stated) });
 }
 

@@ -1,4 +1,4 @@
-/** Finds a package by its id or by `publisher/name[@version]`; the API accepts only ids. */
+/** Finds a package by its record id (`pkg_…`) or by `publisher/name[@version]`; the API accepts only record ids. */
 import { BackplaneError, type Package } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";

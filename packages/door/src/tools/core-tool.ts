@@ -34,5 +34,5 @@ export const REQUEST_TOOL = "server_request";
 /** Lets a harness ask for permission to act. */
 export const ACTION_TOOL = "harness_action";
 
-/** Offered only to admins. */
+/** Offered only to the admin token and to keys with the scope `admin`. */
 export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];

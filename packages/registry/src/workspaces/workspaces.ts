@@ -44,13 +44,13 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
   const trusted = new Map<string, TrustedFolder>();
   const watches = new Map<string, () => void>();
   /** The end of the last queued change, by folder. */
-  const queues = new Map<string, Promise<unknown>>();
-  const activities = new Map<string, Set<WorkspaceActivityQueue>>();
+  const last_changes = new Map<string, Promise<unknown>>();
+  const activity_queues = new Map<string, Set<WorkspaceActivityQueue>>();
   let stopping = false;
 
   const now = () => new Date(clock.now()).toISOString();
   const report = (id: string, activity: WorkspaceActivity) => {
-    for (const queue of activities.get(id) ?? []) queue.push(activity);
+    for (const queue of activity_queues.get(id) ?? []) queue.push(activity);
   };
 
   const requireFolders = (): WorkspaceFolders => {
@@ -60,10 +60,12 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
 
   /** Runs the work after the changes that are already queued for this folder. */
   function enqueue<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const previous = queues.get(name) ?? Promise.resolve();
+    const previous = last_changes.get(name) ?? Promise.resolve();
     const next = previous.catch(() => {}).then(work);
-    const done = next.catch(() => {}).then(() => void (queues.get(name) === done && queues.delete(name)));
-    queues.set(name, done);
+    const done = next
+      .catch(() => {})
+      .then(() => void (last_changes.get(name) === done && last_changes.delete(name)));
+    last_changes.set(name, done);
     return next;
   }
 
@@ -92,7 +94,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     await save(next);
     const { package_id, package_version } = next;
     const duration_ms = Math.round(clock.monotonic() - started_at);
-    for (const queue of activities.get(folder.id) ?? []) queue.observe(bindingsOf(next));
+    for (const queue of activity_queues.get(folder.id) ?? []) queue.observe(bindingsOf(next));
     report(folder.id, {
       type: "loaded",
       at: loaded_at,
@@ -224,8 +226,8 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       const folder = trusted.get(id);
       if (folder === undefined || !isInScope(folder, caller)) throw new BackplaneError("workspace.not_found");
       const queue = new WorkspaceActivityQueue(deps.runner, now);
-      const readers = activities.get(id) ?? new Set();
-      activities.set(id, readers.add(queue));
+      const readers = activity_queues.get(id) ?? new Set();
+      activity_queues.set(id, readers.add(queue));
       queue.observe(bindingsOf(folder));
       const { package_id, package_version, errors, loaded_at: at } = folder;
       queue.push({ type: "loaded", at, package_id, package_version, duration_ms: null, errors });
@@ -234,7 +236,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       } finally {
         queue.close();
         readers.delete(queue);
-        if (readers.size === 0) activities.delete(id);
+        if (readers.size === 0) activity_queues.delete(id);
       }
     },
     async untrust(caller, id) {

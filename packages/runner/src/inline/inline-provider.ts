@@ -1,6 +1,6 @@
 /**
- * One provider inside the gateway process, from import to shutdown. A provider lives as long as the generation of its
- * binding; the next generation waits for its data folder.
+ * One instrument provider inside the gateway process, from import to shutdown. It lives as long as the generation of its
+ * binding. Both generations use the same data folder, so the next provider opens only after this one has shut down.
  */
 import {
   BackplaneError,

@@ -43,7 +43,7 @@ export class ScratchFolders {
     try {
       await rm(folder, { recursive: true, force: true, maxRetries: 3, retryDelay: 20 });
     } catch (error) {
-      this.#log.warn({ folder, reason: String(error) }, "scratch folder could not be removed");
+      this.#log.warn({ folder, err: error }, "scratch folder could not be removed");
     }
   }
 
@@ -54,7 +54,7 @@ export class ScratchFolders {
         if (FOLDER_NAME.test(name)) await this.remove(join(this.#root, name));
       }
     } catch (error) {
-      this.#log.error({ root: this.#root, reason: String(error) }, "scratch folder cannot be used");
+      this.#log.error({ root: this.#root, err: error }, "scratch folder cannot be used");
     }
   }
 }

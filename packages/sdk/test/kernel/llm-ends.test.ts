@@ -2,7 +2,7 @@
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
 import { createInstance } from "./llm-bus.ts";
-import { createLlmBus, stuck } from "./llm-calls.ts";
+import { createLlmBus, stuck } from "./scripted-llm.ts";
 
 test("ends only the calls of the interrupted session, without an answer", async () => {
   const signals: GenerateRequest["signal"][] = [];

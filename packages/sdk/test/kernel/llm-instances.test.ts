@@ -2,19 +2,19 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createInstance } from "./llm-bus.ts";
-import { createLlmBus, parts } from "./llm-calls.ts";
+import { createLlmBus, parts } from "./scripted-llm.ts";
 
 test("ignores a request for another plugin's instance or for an unknown instance", async () => {
-  const { bus, built } = createLlmBus(() => parts({ type: "content", text: "mine" }));
+  const { bus, created_ids } = createLlmBus(() => parts({ type: "content", text: "mine" }));
   bus.instances.org_a!.push(createInstance("llm-other", {}, "theirs"));
   await bus.request({ provider: "theirs" }).handled;
   await bus.request({ provider: "nobody" }).handled;
   expect(bus.emitted).toEqual([]);
-  expect(built).toEqual([]);
+  expect(created_ids).toEqual([]);
 });
 
 verifies("llm.instances", "reloads only the changed instance in its own organization", async () => {
-  const { bus, built } = createLlmBus((_, { id, config }) =>
+  const { bus, created_ids } = createLlmBus((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
   const instance = (id: string, model: string) => createInstance("llm-test", { model }, id);
@@ -28,7 +28,7 @@ verifies("llm.instances", "reloads only the changed instance in its own organiza
     await answer("one", "org_b"),
     await answer("one"),
   ]).toEqual(["one v1", "two v1", "one b1", "one v1"]);
-  expect(built).toEqual(["one", "two", "one"]);
+  expect(created_ids).toEqual(["one", "two", "one"]);
 
   bus.instances.org_a = [instance("one", "v2"), { ...instance("two", "v1"), label: "renamed" }];
   for (const key of ["providers.one.model", "providers.two.label", "plugin.llm_test.x", "provider"]) {
@@ -40,13 +40,13 @@ verifies("llm.instances", "reloads only the changed instance in its own organiza
     "two v1",
     "one b1",
   ]);
-  expect(built).toEqual(["one", "two", "one", "one"]);
+  expect(created_ids).toEqual(["one", "two", "one", "one"]);
 
   bus.instances.org_a = [instance("one", "v2")];
   await bus.send("config.updated", { key: "providers.two.plugin", prefix_match_hint: "providers.two." })
     .handled;
   await bus.request({ provider: "two" }).handled;
-  expect(built).toHaveLength(4);
+  expect(created_ids).toHaveLength(4);
 });
 
 test("applies a configuration write before its change event arrives", async () => {
@@ -59,7 +59,7 @@ test("applies a configuration write before its change event arrives", async () =
 
 verifies("llm.instances", "keeps the provider of a running call while its instance is reloaded", async () => {
   const gate = Promise.withResolvers<void>();
-  const { bus, built } = createLlmBus(async function* (_, { config }) {
+  const { bus, created_ids } = createLlmBus(async function* (_, { config }) {
     yield { type: "content", text: `${config.model as string} ` };
     if (config.model === "v1") await gate.promise;
     yield { type: "content", text: "done" };
@@ -74,7 +74,7 @@ verifies("llm.instances", "keeps the provider of a running call while its instan
   gate.resolve();
   await old.handled;
   expect(bus.eventsOf(old.id).at(-1)?.payload.text).toBe("v1 done");
-  expect(built).toHaveLength(2);
+  expect(created_ids).toHaveLength(2);
 });
 
 test("accepts the plugin's own name as an instance id if no instance has that id", async () => {

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { LlmCallError } from "../../src/kernel/index.ts";
 import { createInstance } from "./llm-bus.ts";
-import { createLlmBus, failing, parts } from "./llm-calls.ts";
+import { createLlmBus, failing, parts } from "./scripted-llm.ts";
 
 verifies(
   "llm.provider",

@@ -105,7 +105,7 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
   ];
 }
 
-/** The result block of a tool repeats the content and structured output of its result. They are stored once if equal. */
+/** The result block of a tool repeats the content and structured output of its result. They are stored once if both are the same objects. */
 type StoredOutcome = Omit<Outcome, "tool_result" | "egress"> & {
   tool_result: Partial<ToolResultBlock> | null;
   /** Missing when nothing was refused, and in rows of earlier versions. */

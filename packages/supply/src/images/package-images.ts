@@ -294,10 +294,7 @@ class Images implements PackageImages {
   /** Runs a removal in the background; `close` waits for it. */
   #runRemoval(work: () => Promise<void>): void {
     const removal = work().catch((error: unknown) => {
-      this.#options.log.warn(
-        { dir: this.#options.dir, reason: String(error) },
-        "an image could not be removed",
-      );
+      this.#options.log.warn({ dir: this.#options.dir, err: error }, "an image could not be removed");
     });
     this.#removals.add(removal);
     void removal.then(() => this.#removals.delete(removal));

@@ -16,7 +16,7 @@ import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
 import { type InstallSourceOptions, installSource, removeEntry, sweepCopies } from "./install.ts";
-import { recordInstalled, removeInstalled, withDates } from "./install-meta.ts";
+import { recordInstallDate, removeInstallDate, withDates } from "./install-meta.ts";
 import { NpmTree } from "./npm-tree.ts";
 import { conditionsOf } from "./resolve-module.ts";
 
@@ -82,7 +82,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
         requireNotCancelled(operation);
         await mkdir(plugins_dir, { recursive: true, mode: 0o700 });
         const entries = await installSource(valid, editable, install_options, operation);
-        for (const entry of entries) await recordInstalled(plugins_dir, entry.source, new Date());
+        for (const entry of entries) await recordInstallDate(plugins_dir, entry.source, new Date());
         return entries;
       });
     },
@@ -91,7 +91,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
         const entry = (await discover()).entries.find((candidate) => candidate.name === name);
         if (entry === undefined) throw new BackplaneError("plugin.not_found", `There is no plugin ${name}.`);
         await removeEntry(entry, install_options);
-        await removeInstalled(plugins_dir, entry.source);
+        await removeInstallDate(plugins_dir, entry.source);
       }),
   };
 }

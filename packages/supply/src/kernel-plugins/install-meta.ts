@@ -12,12 +12,12 @@ type Dates = Record<string, string>;
 
 const FILE = "install-meta.json";
 
-export async function recordInstalled(plugins_dir: string, source: string, now: Date): Promise<void> {
+export async function recordInstallDate(plugins_dir: string, source: string, now: Date): Promise<void> {
   const dates = await readDates(plugins_dir);
   if (!Object.hasOwn(dates, source)) await writeDates(plugins_dir, { ...dates, [source]: now.toISOString() });
 }
 
-export async function removeInstalled(plugins_dir: string, source: string): Promise<void> {
+export async function removeInstallDate(plugins_dir: string, source: string): Promise<void> {
   const { [source]: date, ...others } = await readDates(plugins_dir);
   if (date !== undefined) await writeDates(plugins_dir, others);
 }

@@ -11,7 +11,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/ports";
-import { requestServer } from "./request-server.ts";
+import { sendServerRequest } from "./send-server-request.ts";
 import { listViewServers, type View } from "./view.ts";
 
 type ListKind = "resources" | "resourceTemplates" | "prompts";
@@ -69,7 +69,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
     let size = 0;
     for (let page = 0; page < MAX_PAGES; page++) {
       const params: JsonObject = cursor === undefined ? {} : { cursor };
-      const answer = await requestServer(kernel, caller, binding_id, METHODS[kind], params);
+      const answer = await sendServerRequest(kernel, caller, binding_id, METHODS[kind], params);
       if (!isObject(answer)) return items;
       const listed = answer[kind];
       for (const item of Array.isArray(listed) ? listed : []) {

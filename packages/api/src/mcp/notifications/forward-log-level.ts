@@ -5,7 +5,7 @@
  */
 import { isObject } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
-import { requestServer } from "../lists/request-server.ts";
+import { sendServerRequest } from "../lists/send-server-request.ts";
 import { listViewServers } from "../lists/view.ts";
 import { isLogged, type LogLevel } from "../protocol/log-levels.ts";
 import type { McpExchange } from "../session/exchange.ts";
@@ -20,7 +20,7 @@ export function createLogLevelForwarding(kernel: Kernel): (exchange: McpExchange
       const current = forwarded.get(key);
       if (!isObject(capabilities.logging) || (current !== undefined && isLogged(level, current))) continue;
       forwarded.set(key, level);
-      await requestServer(kernel, caller, binding_id, "logging/setLevel", { level }).catch(() =>
+      await sendServerRequest(kernel, caller, binding_id, "logging/setLevel", { level }).catch(() =>
         forwarded.delete(key),
       );
     }

@@ -5,7 +5,7 @@
  */
 import { codeOf } from "@backplane/contract";
 import type { Caller, Clock, Kernel, ServerInfo, Timer } from "@backplane/ports";
-import { requestServer } from "../lists/request-server.ts";
+import { sendServerRequest } from "../lists/send-server-request.ts";
 
 /** The maximum number of subscriptions of one session or stream. */
 export const MAX_SUBSCRIPTIONS = 256;
@@ -32,7 +32,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
   const subscriptions = new Map<string, Subscription>();
   const retries = new Map<string, Timer>();
   const send = (caller: Caller, { binding_id }: ServerInfo, method: string, uri: string) =>
-    requestServer(kernel, caller, binding_id, method, { uri });
+    sendServerRequest(kernel, caller, binding_id, method, { uri });
 
   const unsubscribeNotifications = kernel.servers.onNotification(({ binding_id, project_id, method }) => {
     if (method === SERVER_ENDED) resubscribe(binding_id, project_id, 0);

@@ -15,8 +15,8 @@ export interface Question {
 }
 
 interface PendingQuestion extends Question {
-  /** The answer for a client that disconnects; the gateway's default answer if it is absent. */
-  unanswered?: Json;
+  /** The answer if the questions are closed first. If absent, the plugin gets the gateway's default answer. */
+  answer_on_close?: Json;
   resolve(answer: Json): void;
   reject(error: Error): void;
 }
@@ -49,9 +49,9 @@ export class Questions {
   };
 
   /** Asks a question from the gateway itself. Answers that the request already contained are ignored. */
-  ask(method: string, params: JsonObject, key: string, unanswered: Json): Promise<Json> | null {
+  ask(method: string, params: JsonObject, key: string, answer_on_close: Json): Promise<Json> | null {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
-    return this.#addPending({ key, method, params, unanswered });
+    return this.#addPending({ key, method, params, answer_on_close });
   }
 
   /** Whether the client supports any kind of question. False after `close`. */
@@ -87,8 +87,8 @@ export class Questions {
     this.#listener = null;
     if (this.#pending === null) return;
     for (const question of this.#pending.values()) {
-      if (question.unanswered !== undefined) {
-        question.resolve(question.unanswered);
+      if (question.answer_on_close !== undefined) {
+        question.resolve(question.answer_on_close);
         continue;
       }
       rejectUnanswered(question.method).then(

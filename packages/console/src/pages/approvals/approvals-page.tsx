@@ -29,7 +29,7 @@ export function ApprovalsPage() {
         <Tabs.List mb="md">
           <Tabs.Tab value="waiting">Pending</Tabs.Tab>
           <Tabs.Tab value="answered">Answered</Tabs.Tab>
-          <Tabs.Tab value="rules">Rules and grants</Tabs.Tab>
+          <Tabs.Tab value="rules">Rules and session approvals</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="waiting">
           <PendingApprovalList selected={search.id} />

@@ -43,7 +43,7 @@ export function StandingApprovals() {
         )}
         {grants.data !== undefined && grants.data.length > 0 && (
           <DataTable
-            label="Session grants"
+            label="Session approvals"
             columns={grant_columns}
             rows={grants.data}
             rowKey={({ id }) => id}

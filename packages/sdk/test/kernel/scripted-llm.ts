@@ -10,13 +10,13 @@ export function createLlmBus(
   options: Partial<LlmProviderOptions> & Partial<LlmProvider> = {},
 ) {
   const { onRetryableError, ...rest } = options;
-  const built: string[] = [];
+  const created_ids: string[] = [];
   const plugin = llmProviderPlugin({
     name: "llm-test",
     version: "1.0.0",
     configSchema: { type: "object" },
     create(instance) {
-      built.push(instance.id);
+      created_ids.push(instance.id);
       return {
         generate: (request) => generate(request, instance),
         ...(onRetryableError ? { onRetryableError } : {}),
@@ -25,7 +25,7 @@ export function createLlmBus(
     ...rest,
   });
   const bus = new LlmBus(plugin, [createInstance("llm-test")]);
-  return { bus, plugin, built };
+  return { bus, plugin, created_ids };
 }
 
 export async function* parts(...list: LlmPart[]): AsyncGenerator<LlmPart, void, undefined> {
