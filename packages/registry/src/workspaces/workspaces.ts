@@ -274,7 +274,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       stopping = true;
       for (const stopWatching of watches.values()) stopWatching();
       watches.clear();
-      await Promise.all(queues.values());
+      await Promise.all(last_changes.values());
     },
   };
 }
