@@ -32,7 +32,7 @@ export default defineConfig({
         test: {
           name: "fast",
           deps,
-          globalSetup: ["test/support/vitest/run-folder.ts", "test/support/vitest/huge-pages.ts"],
+          globalSetup: ["test/support/vitest/run-folder.ts"],
           // The files of a worker share its modules. Loading them again for every file took half of the run time.
           isolate: false,
           setupFiles: ["test/support/vitest/fresh-process.ts", "test/support/vitest/seed.ts"],
@@ -58,10 +58,7 @@ export default defineConfig({
           // different groups, which run one after the other.
           maxWorkers: availableParallelism() + 4,
           sequence: { groupOrder: 1 },
-          globalSetup: ["test/support/vitest/run-folder.ts", "test/support/vitest/huge-pages.ts"],
-          // Like in the fast project, the files of a worker share its modules.
-          isolate: false,
-          setupFiles: ["test/support/vitest/fresh-process.ts"],
+          globalSetup: ["test/support/vitest/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
           hookTimeout: 600_000,

@@ -2,12 +2,9 @@
  * The test files of a worker share its process. Each file begins with the environment and the umask of a new process,
  * because a gateway that ran in the process has changed its umask permanently.
  */
-import { HUGE_PAGES } from "./huge-pages.ts";
-
 const KEY = Symbol.for("backplane.test.environment");
 const shared_globals = globalThis as { [KEY]?: NodeJS.ProcessEnv };
 
-if (process.env[HUGE_PAGES.name] === HUGE_PAGES.value) delete process.env[HUGE_PAGES.name];
 shared_globals[KEY] ??= { ...process.env };
 // Vitest sets its own variables for each file.
 const isNotFromVitest = (name: string) => !name.startsWith("VITEST");

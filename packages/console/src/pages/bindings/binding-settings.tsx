@@ -96,7 +96,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
       >
         <NumberInput
           label="Share of the calls that this version gets"
-          suffix=" %"
+          suffix="%"
           min={0}
           max={100}
           maw="20rem"

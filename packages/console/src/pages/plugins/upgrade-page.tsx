@@ -164,7 +164,7 @@ function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
             <NumberInput
               label="Share of the calls"
               description="Below 100, the bindings keep their version, and the new version gets this share of the calls."
-              suffix=" %"
+              suffix="%"
               min={1}
               max={100}
               value={percent}
