@@ -10,7 +10,7 @@ const SOURCES = "src/com/example/text";
 /** Returns the reason why the JDK of this machine cannot be used, or null if it can. */
 export function findJdkProblem(): string | null {
   try {
-    const version_line = execFileSync("javac", ["-version"], {
+    const version_line = execFileSync("javac", ["-J-XX:-UsePerfData", "-version"], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -8,7 +8,7 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildJar } from "./build-jar.ts";
-import { exchangeLines, jdk_problem, jsonRpcError, withJdk } from "./with-jdk.ts";
+import { exchangeLines, jdk_problem, jsonRpcError, NO_PERF_DATA, withJdk } from "./with-jdk.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-java-"));
 let jar = "";
@@ -32,7 +32,12 @@ withJdk("imports the jar as a package that is started with java", async () => {
 withJdk("implements the protocol: list, invoke, health, errors, batch, shutdown", async () => {
   const dataDir = join(base, "data");
   mkdirSync(dataDir);
-  const child: ChildProcessWithoutNullStreams = spawn("java", ["-cp", jar, "com.example.text.Main"]);
+  const child: ChildProcessWithoutNullStreams = spawn("java", [
+    NO_PERF_DATA,
+    "-cp",
+    jar,
+    "com.example.text.Main",
+  ]);
   const exited = new Promise((resolve) => child.once("exit", resolve));
   const host = new InstrumentHost({
     transport: stdioTransport(child.stdout, child.stdin),

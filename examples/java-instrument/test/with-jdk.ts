@@ -16,9 +16,12 @@ export function withJdk(name: string, run: () => Promise<void>): void {
   }, 120_000);
 }
 
+/** The performance data of a JVM would be a file in the temporary folder of the system, whatever TMPDIR says. */
+export const NO_PERF_DATA = "-XX:-UsePerfData";
+
 /** Runs a program with these input lines and parses each output line as JSON. */
 export function exchangeLines(args: string[], lines: readonly string[]): unknown[] {
-  const out = execFileSync("java", args, {
+  const out = execFileSync("java", [NO_PERF_DATA, ...args], {
     input: `${lines.join("\n")}\n`,
     stdio: ["pipe", "pipe", "ignore"],
   });

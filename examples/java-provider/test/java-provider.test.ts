@@ -9,7 +9,13 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
-import { exchangeLines, jdk_problem, jsonRpcError, withJdk } from "../../java-instrument/test/with-jdk.ts";
+import {
+  exchangeLines,
+  jdk_problem,
+  jsonRpcError,
+  NO_PERF_DATA,
+  withJdk,
+} from "../../java-instrument/test/with-jdk.ts";
 import { buildProviderJar, ODD_PROVIDER, SDK_JAVA } from "./build-jar.ts";
 import { buildHeftyClasses, type HeftyClasses } from "./hefty-api.ts";
 
@@ -29,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 function startHost(provider = PROVIDER, classes = jar) {
-  const args = ["-cp", `${host_jar}:${classes}`, JAVA_HOST_CLASS, provider];
+  const args = [NO_PERF_DATA, "-cp", `${host_jar}:${classes}`, JAVA_HOST_CLASS, provider];
   const child: ChildProcessWithoutNullStreams = spawn("java", args);
   let log = "";
   child.stderr.on("data", (chunk) => {
