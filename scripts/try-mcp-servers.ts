@@ -97,7 +97,8 @@ const SERVERS: Server[] = [
   },
   { npm: "airtable-mcp-server", secret: "airtable_api_key", tool: "_list_bases" },
   { npm: "@stripe/mcp", secret: "stripe_secret_key", tool: "_list_customers" },
-  { npm: "mongodb-mcp-server", tool: "_list-databases" },
+  { npm: "@hubspot/mcp-server", tool: "_hubspot-get-user-details" },
+  { npm: "mongodb-mcp-server", tool: "_list-databases", input: { connectionId: "default" } },
   { npm: "@supabase/mcp-server-supabase", secret: "supabase_access_token", tool: "_list_projects" },
   { npm: "@wonderwhy-er/desktop-commander", tool: "_list_processes" },
 ];
