@@ -4,10 +4,10 @@ import {
   answers,
   conversation,
   messageBox,
-  scrollState,
+  readScrollState,
+  readShownTexts,
   send,
   sessionIdOf,
-  shownTexts,
   useConsoleChat,
 } from "../../support/console/console-chat.ts";
 import { waitUntilConsoleLive } from "../../support/console/console-page.ts";
@@ -34,7 +34,7 @@ verifies("console.chat", "stores a message once even if the response to it is lo
   expect(new Set(keys).size).toBe(1);
   const texts = ["first", "echo: first", "second", "echo: second"];
   // The page shows the message twice until it gets the response to the second request.
-  await expect.poll(() => shownTexts(page)).toEqual(texts);
+  await expect.poll(() => readShownTexts(page)).toEqual(texts);
   expect((await chat.readTape(sessionIdOf(page))).map(({ content }) => content)).toEqual(texts);
 });
 
@@ -59,7 +59,7 @@ verifies("console.chat", "keeps the text of a message that the gateway rejects",
   await answers(page).getByText("echo: second").waitFor();
 });
 
-verifies("console.chat", "shows the server's text after a reload in the middle of an answer", async () => {
+verifies("console.chat", "shows the gateway's text after a reload in the middle of an answer", async () => {
   const { page, problems, tab } = await chat.newChat();
   const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await send(page, `/slow 1500\n/say ${text}`);
@@ -70,10 +70,10 @@ verifies("console.chat", "shows the server's text after a reload in the middle o
   await page.getByRole("button", { name: "Stop" }).waitFor();
   for (const each of [page, second_tab]) {
     await chat.waitUntilEnded(each);
-    await expect.poll(() => shownTexts(each)).toEqual([`/slow 1500\n/say ${text}`, text]);
+    await expect.poll(() => readShownTexts(each)).toEqual([`/slow 1500\n/say ${text}`, text]);
   }
   expect((await chat.readTape(sessionIdOf(page))).map(({ content }) => content)).toEqual(
-    await shownTexts(page),
+    await readShownTexts(page),
   );
   expect(problems).toEqual([]);
 });
@@ -111,7 +111,7 @@ verifies(
       "written without a gateway",
       "echo: written without a gateway",
     ]);
-    await expect.poll(() => shownTexts(page)).toEqual(stored);
+    await expect.poll(() => readShownTexts(page)).toEqual(stored);
   },
 );
 
@@ -140,8 +140,8 @@ verifies(
     await page.getByRole("link", { name: id, exact: true }).click();
     await conversation(page).getByText("message 4999", { exact: false }).first().waitFor();
     expect(Date.now() - started).toBeLessThan(20_000);
-    await expect.poll(async () => (await scrollState(page)).from_end).toBeLessThan(2);
-    expect((await scrollState(page)).rows).toBeLessThan(60);
+    await expect.poll(async () => (await readScrollState(page)).from_end).toBeLessThan(2);
+    expect((await readScrollState(page)).rows).toBeLessThan(60);
     expect(requests).toHaveLength(1);
 
     const list = page.getByRole("region", { name: "Messages" });
@@ -156,7 +156,7 @@ verifies(
       )
       .toBeGreaterThan(2);
     await page.getByRole("button", { name: "Jump to latest" }).waitFor();
-    expect((await scrollState(page)).rows).toBeLessThan(60);
+    expect((await readScrollState(page)).rows).toBeLessThan(60);
     // The entry that is being read stays in place while a turn runs.
     await page.waitForTimeout(1_000);
     const reading = await page.evaluate(
@@ -169,7 +169,7 @@ verifies(
     ).toBe(reading);
     await page.getByRole("button", { name: "Jump to latest" }).click();
     await answers(page).getByText("echo: new").waitFor();
-    await expect.poll(async () => (await scrollState(page)).from_end).toBeLessThan(2);
+    await expect.poll(async () => (await readScrollState(page)).from_end).toBeLessThan(2);
     expect(problems).toEqual([]);
   },
   120_000,

@@ -9,11 +9,11 @@ import {
   conversation,
   messageBox,
   ownMessages,
+  readScrollState,
+  readShownTexts,
   runningBadge,
-  scrollState,
   send,
   sessionIdOf,
-  shownTexts,
   toolCard,
   useConsoleChat,
 } from "../../support/console/console-chat.ts";
@@ -52,9 +52,9 @@ verifies(
     expect(await answers(page).getByRole("heading", { name: "Words" }).count()).toBe(1);
     expect(await answers(page).locator("strong").count()).toBe(40);
     expect((await chat.readTape(sessionIdOf(page)))[1]!.content).toBe(`# Words\n${answer_text}`);
-    expect((await scrollState(page)).from_end).toBeLessThan(2);
+    expect((await readScrollState(page)).from_end).toBeLessThan(2);
     // After a finished conversation the page must be idle: no effect may rerun endlessly.
-    expect(await busyShare(page)).toBeLessThan(0.5);
+    expect(await measureBusyShare(page)).toBeLessThan(0.5);
 
     await page.getByRole("button", { name: "Change the title" }).click();
     await page.getByLabel("Title").fill("Counting words");
@@ -77,7 +77,7 @@ verifies(
 );
 
 /** The share of two seconds during which the page's main thread is busy. */
-async function busyShare(page: Page): Promise<number> {
+async function measureBusyShare(page: Page): Promise<number> {
   const inspector = await page.context().newCDPSession(page);
   await inspector.send("Performance.enable");
   const read = async (name: string) => {
@@ -254,54 +254,63 @@ verifies("console.chat", "forks from any message and pins messages", async () =>
   await page.waitForURL((url) => !url.pathname.endsWith(origin));
   await page.getByText("Fork of").waitFor();
   await answers(page).getByText("echo: two").waitFor();
-  expect(await shownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
+  expect(await readShownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
   await chat.sendAndWait(page, "four");
-  expect(await shownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two", "four", "echo: four"]);
+  expect(await readShownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two", "four", "echo: four"]);
   expect((await chat.readTape(origin)).at(-1)!.content).toBe("echo: three");
   await page.getByRole("button", { name: "Details" }).click();
   await page.getByRole("complementary").getByText("Fork of").waitFor();
   expect(problems).toEqual([]);
 });
 
-verifies("console.chat", "compacts on request, shows what was dropped, and undoes it visibly", async () => {
-  await chat.gateway.http("PATCH", "/api/config/providers.llm-echo.context_window", { value: 20_000 });
-  const { page, problems } = await chat.newChat();
-  for (const word of ["alpha", "beta", "gamma", "delta"])
-    await chat.sendAndWait(page, `${word} `.repeat(1_500).trim());
-  await page.getByRole("button", { name: "More actions" }).click();
-  await page.getByRole("menuitem", { name: "Compact now" }).click();
-  const marker = conversation(page).getByRole("region", { name: "Compaction" });
-  await marker.getByText(/^Earlier messages were summarized, from about \d+ to \d+ tokens$/).waitFor();
-  await marker.getByText(/^\d+ dropped, \d+ condensed, \d+ kept$/).waitFor();
-  await marker.locator("summary").click();
-  await marker.getByText(/dropped \(about \d+ tokens, entries/).waitFor();
-  await chat.sendAndWait(page, "after the compaction");
-  // The entries that the compaction repeats are shown once.
-  expect((await shownTexts(page)).filter((text) => text.startsWith("gamma "))).toHaveLength(1);
+verifies(
+  "console.chat",
+  "compacts on request, shows what was dropped, and marks the compaction as undone after Undo",
+  async () => {
+    await chat.gateway.http("PATCH", "/api/config/providers.llm-echo.context_window", { value: 20_000 });
+    const { page, problems } = await chat.newChat();
+    for (const word of ["alpha", "beta", "gamma", "delta"])
+      await chat.sendAndWait(page, `${word} `.repeat(1_500).trim());
+    await page.getByRole("button", { name: "More actions" }).click();
+    await page.getByRole("menuitem", { name: "Compact now" }).click();
+    const marker = conversation(page).getByRole("region", { name: "Compaction" });
+    await marker.getByText(/^Earlier messages were summarized, from about \d+ to \d+ tokens$/).waitFor();
+    await marker.getByText(/^\d+ dropped, \d+ condensed, \d+ kept$/).waitFor();
+    await marker.locator("summary").click();
+    await marker.getByText(/dropped \(about \d+ tokens, entries/).waitFor();
+    await chat.sendAndWait(page, "after the compaction");
+    // The entries that the compaction repeats are shown once.
+    expect((await readShownTexts(page)).filter((text) => text.startsWith("gamma "))).toHaveLength(1);
 
-  await marker.getByRole("button", { name: "Undo" }).click();
-  await marker.getByText("This compaction was undone").waitFor();
-  expect(await marker.getByRole("button", { name: "Undo" }).count()).toBe(0);
-  await expect
-    .poll(() =>
-      ownMessages(page).filter({ hasText: "after the compaction" }).locator("..").getAttribute("data-aside"),
-    )
-    .toBe("");
-  const { body } = await chat.gateway.http<{ head_chain_id: string }>(
-    "GET",
-    `/v1/sessions/${sessionIdOf(page)}`,
-  );
-  const chain = await chat.gateway.http<{ origin: string }>("GET", `/v1/chains/${body.head_chain_id}`);
-  expect(chain.body.origin).toBe("start");
-  await page.reload();
-  await marker.getByText("This compaction was undone").waitFor();
+    await marker.getByRole("button", { name: "Undo" }).click();
+    await marker.getByText("This compaction was undone").waitFor();
+    expect(await marker.getByRole("button", { name: "Undo" }).count()).toBe(0);
+    await expect
+      .poll(() =>
+        ownMessages(page)
+          .filter({ hasText: "after the compaction" })
+          .locator("..")
+          .getAttribute("data-aside"),
+      )
+      .toBe("");
+    const { body } = await chat.gateway.http<{ head_chain_id: string }>(
+      "GET",
+      `/v1/sessions/${sessionIdOf(page)}`,
+    );
+    const chain = await chat.gateway.http<{ origin: string }>("GET", `/v1/chains/${body.head_chain_id}`);
+    expect(chain.body.origin).toBe("start");
+    await page.reload();
+    await marker.getByText("This compaction was undone").waitFor();
 
-  await page.getByRole("button", { name: "More actions" }).click();
-  await page.getByRole("menuitem", { name: "Reset the session" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
-  await conversation(page).getByText("The session was reset; the messages above are archived").waitFor();
-  expect(problems).toEqual([]);
-});
+    await page.getByRole("button", { name: "More actions" }).click();
+    await page.getByRole("menuitem", { name: "Reset the session" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
+    await conversation(page)
+      .getByText("The session was reset; the model does not see the messages above")
+      .waitFor();
+    expect(problems).toEqual([]);
+  },
+);
 
 verifies("console.chat", "attaches files by button, drop and paste, within the limits", async () => {
   const pixel =

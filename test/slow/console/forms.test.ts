@@ -57,7 +57,7 @@ verifies(
     await dialog.getByRole("button", { name: "Save" }).click();
     await dialog.waitFor({ state: "detached" });
 
-    const stored = async () => {
+    const readStoredKey = async () => {
       const { body } = await gateway.http<{ id: string; config: { api_key?: string } }[]>(
         "GET",
         "/api/llm-providers?show=1",
@@ -76,11 +76,11 @@ verifies(
       expect(await key.getAttribute("placeholder")).toBe("Stored (****7777). Type to replace it.");
       await dialog.getByLabel("Label").fill("Renamed");
     });
-    expect(await stored()).toBe("sk-first-7777");
+    expect(await readStoredKey()).toBe("sk-first-7777");
     await edit(() => key.fill("sk-second-8888"));
-    expect(await stored()).toBe("sk-second-8888");
+    expect(await readStoredKey()).toBe("sk-second-8888");
     await edit(() => dialog.getByRole("button", { name: "Remove the stored value" }).click());
-    expect(await stored()).toBeUndefined();
+    expect(await readStoredKey()).toBeUndefined();
     expect(problems).toEqual([]);
   },
   120_000,

@@ -28,7 +28,7 @@ let authorization: AuthorizationServer;
 let remote: ProtectedServer;
 let gateway: TestGateway;
 let browser: Browser;
-/** The ids that stand for `:package` and similar parts of the table. */
+/** The ids that replace `:package` and similar parts of the table. */
 let examples: Record<string, string>;
 const visits: Visit[] = [];
 
@@ -175,7 +175,7 @@ const ROLES = [
   "heading",
 ] as const;
 
-function control(page: Page, name: string) {
+function findControl(page: Page, name: string) {
   const [first, ...more] = ROLES.map((role) => page.getByRole(role, { name, exact: true }));
   return more
     .reduce((all, each) => all.or(each), first!)
@@ -198,7 +198,7 @@ verifies(
     for (const [path, controls] of listPages()) {
       await show(page, path);
       for (const name of controls)
-        await control(page, name)
+        await findControl(page, name)
           .waitFor({ timeout: 15_000 })
           .catch(() => missing.push(`${path}: ${name}`));
     }
@@ -273,7 +273,7 @@ verifies(
 
 verifies(
   "console.manage",
-  "creates a key with an expiry and limits at the model endpoints, and shows the calls that it makes",
+  "creates a key with an expiry and limits at the model endpoints, and shows the model calls made with the key",
   async () => {
     const { page, problems } = await open("/console/settings?view=keys");
     await page.getByRole("button", { name: "Create a key" }).first().click();
@@ -420,7 +420,7 @@ verifies(
 
 verifies(
   "console.manage",
-  "connects a client with a key of its own, and disconnects it",
+  "connects a client with its own key, and disconnects the client",
   async () => {
     const { page, problems } = await open("/console/settings?view=clients");
     await page.getByRole("button", { name: "Create a key and show the entry" }).click();

@@ -117,7 +117,7 @@ async function pushImage(): Promise<void> {
   await registry.skopeo("copy", "--insecure-policy", "--dest-tls-verify=false", `oci:${layout}:1.0`, target);
 }
 
-/** An example, signed with a key that the gateway does not trust yet. */
+/** Pushes an example that is signed with a key that the gateway does not trust yet. */
 async function pushPackage(): Promise<string> {
   const dir = join(folder, "hello");
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
@@ -135,7 +135,7 @@ function writeCatalog(entries: readonly object[]): void {
   writeFileSync(catalogFile(), JSON.stringify({ format: MARKETPLACE_FORMAT, name: "Acme", entries }));
 }
 
-/** Publishes an example as this version and replaces the catalog by its card. */
+/** Publishes an example as this version, and makes its card the only one of the catalog. */
 async function publishCard(version: string, key: string, permissions: object): Promise<void> {
   const dir = join(folder, `weave-${version}`);
   cpSync(resolve("examples/thread-weave"), dir, { recursive: true });
@@ -422,7 +422,7 @@ verifies(
 
 verifies(
   ["console.manage", "api.marketplace"],
-  "shows what the card of a package in use changes, and leads from its installation to the upgrade",
+  "shows how a card differs from the version in use, and opens the upgrade after the installation",
   async () => {
     const key = join(folder, "weave.key");
     await runCli("key", "generate", "-o", key);

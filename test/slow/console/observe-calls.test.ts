@@ -220,7 +220,7 @@ async function writeTrace(home: string): Promise<string> {
   const store = await openSqliteStore({ file: join(home, "store.db") });
   const start = Date.now() - BURSTS * 3_600_000;
   let parent: string | null = null;
-  const written: Promise<unknown>[] = [];
+  const writes: Promise<unknown>[] = [];
   for (let n = 0; n < SPANS; n++) {
     const from = start + Math.floor((n * BURSTS) / SPANS) * 3_600_000 + (n % (SPANS / BURSTS)) * 10;
     const failed = n % 97 === 5;
@@ -237,10 +237,10 @@ async function writeTrace(home: string): Promise<string> {
       ended_at: new Date(from + 40).toISOString(),
     });
     if (n % 10 === 0) parent = row.id;
-    written.push(store.invocations.open(row, { records: {} }));
-    if (written.length === 500) await Promise.all(written.splice(0));
+    writes.push(store.invocations.open(row, { records: {} }));
+    if (writes.length === 500) await Promise.all(writes.splice(0));
   }
-  await Promise.all(written);
+  await Promise.all(writes);
   await store.close();
   return trace_id;
 }
@@ -263,12 +263,12 @@ verifies(
         await route.continue();
       },
     );
-    const began = performance.now();
+    const started_at = performance.now();
     await page.goto(`${gateway.url}/console/traces/${trace_id}`);
     const rows = page.getByRole("list", { name: "Trace" }).getByRole("listitem");
     await rows.first().waitFor();
     // On a quiet machine this takes about half a second.
-    expect(performance.now() - began).toBeLessThan(60_000);
+    expect(performance.now() - started_at).toBeLessThan(60_000);
     await page.getByText("loading more").waitFor();
     first_rows_drawn.resolve();
     await page.getByText(`${SPANS.toLocaleString("en")} calls`, { exact: true }).waitFor();

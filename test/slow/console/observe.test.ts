@@ -229,12 +229,12 @@ verifies(
     await gateway.http("POST", "/v1/sessions/s-reload/messages", { text: `/slow 400\n/say ${answer_text}` });
     await page.getByText(/^alpha beta/).waitFor();
     await page.reload();
-    const lastRun = async () => {
+    const readLastRun = async () => {
       const path = "/v1/runs?session_id=s-reload&limit=1";
       const { body } = await gateway.http<{ items: { output: { content: string } | null }[] }>("GET", path);
       return body.items[0]!;
     };
-    await expect.poll(async () => (await lastRun()).output?.content).toBe(answer_text);
+    await expect.poll(async () => (await readLastRun()).output?.content).toBe(answer_text);
     await expect.poll(() => page.getByText(answer_text, { exact: true }).count()).toBe(1);
     expect(problems).toEqual([]);
   },

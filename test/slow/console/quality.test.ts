@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../../support/browser/browser.ts";
 import {
   findAccessibilityProblemsInBothThemes,
-  focusByTab,
   findUnreachableControls,
+  focusByTab,
   waitUntilConsoleLive,
   waitUntilLoaded,
 } from "../../support/console/console-page.ts";
@@ -122,7 +122,7 @@ verifies(
 
 verifies(
   "console.quality",
-  "asks a browser without a login to sign in, and continues when another tab signs in",
+  "asks a browser that is not signed in to sign in, and continues when another tab signs in",
   async () => {
     const { page, tab } = await open("/console", { signed_in: false });
     await page.getByRole("heading", { name: "Sign in to Backplane" }).waitFor();
@@ -133,19 +133,19 @@ verifies(
   },
 );
 
-verifies("console.quality", "makes Home usable with a few requests", async () => {
+verifies("console.quality", "makes the home page usable with fewer than 15 requests to the API", async () => {
   const { page } = await open("/console/nothing-here");
   await page.getByRole("heading", { level: 1 }).waitFor();
   const requests: string[] = [];
   page.on("request", (request) => requests.push(new URL(request.url()).pathname));
-  const began = performance.now();
+  const started_at = performance.now();
   await page.goto(`${gateway.url}/console`);
   await page.getByRole("heading", { name: "Home" }).waitFor();
   await page.getByText("Running calls").waitFor();
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox").waitFor();
   // On a quiet machine this takes less than a second; the requirement allows two.
-  expect(performance.now() - began).toBeLessThan(20_000);
+  expect(performance.now() - started_at).toBeLessThan(20_000);
   expect(requests.filter((path) => path.startsWith("/v1/")).length).toBeLessThan(15);
 });
 
@@ -157,19 +157,19 @@ verifies(
     const second_tab = await tab("/console/approvals");
     const pages = [page, second_tab];
     await Promise.all(pages.map(waitUntilConsoleLive));
-    const called = gateway.cli("invoke", "pay", "--input", '{"amount":11}', "--no-input");
+    const cli_call = gateway.cli("invoke", "pay", "--input", '{"amount":11}', "--no-input");
     await Promise.all(pages.map((each) => each.getByRole("link", { name: /^pay/ }).waitFor()));
     const { stdout } = await gateway.cli("approve", "list", "--json");
     const [{ id }] = (JSON.parse(stdout) as { items: { id: string }[] }).items as [{ id: string }];
     expect((await gateway.cli("approve", "deny", id, "--yes")).code).toBe(0);
     await Promise.all(pages.map((each) => each.getByText("No call awaits approval.").waitFor()));
-    expect((await called).code).toBe(3);
+    expect((await cli_call).code).toBe(3);
   },
 );
 
 verifies(
   "console.quality",
-  "disables the answers to an expired request, and refuses a late one with 409",
+  "disables the answers to an expired request, and refuses a late answer with 409",
   async () => {
     const { page } = await open("/console/approvals");
     await waitUntilConsoleLive(page);
@@ -185,12 +185,12 @@ verifies(
       `/v1/invocations/${call}`,
     );
     expect(body.error.code).toBe("approval.expired");
-    const late = await gateway.http<{ error: { code: string } }>(
+    const late_answer = await gateway.http<{ error: { code: string } }>(
       "POST",
       `/v1/approvals/${body.approval_id}:answer`,
       { response: "approve" },
     );
-    expect(late.status).toBe(409);
+    expect(late_answer.status).toBe(409);
     await page.unroute("**/v1/approvals?*");
   },
 );
@@ -221,7 +221,7 @@ verifies(
   },
 );
 
-test("grants a tool for a session, lists the grant and revokes it", async () => {
+test("approves calls for a session, lists the approval and revokes it", async () => {
   const first = await invoke("pay", { amount: 1 }, { session_id: "s-grant" });
   const { page, problems } = await open("/console/approvals");
   await page.getByRole("button", { name: "Approve for this session" }).click();
@@ -360,13 +360,13 @@ verifies(
 
 verifies(
   "console.quality",
-  "prints its address on an empty home and answers requests from then on",
+  "the gateway prints its address on an empty home and then answers requests",
   async () => {
-    const began = performance.now();
+    const started_at = performance.now();
     const fresh = await startTestGateway();
     try {
       // On a quiet machine the first start takes about a second; the requirement allows five.
-      expect(performance.now() - began).toBeLessThan(20_000);
+      expect(performance.now() - started_at).toBeLessThan(20_000);
       expect((await fetch(`${fresh.url}/healthz`)).status).toBe(200);
       expect((await fetch(`${fresh.url}/v1/status`)).status).toBe(401);
     } finally {
@@ -375,19 +375,23 @@ verifies(
   },
 );
 
-verifies("console.quality", "exits with 2 instead of waiting for an answer if stdin is closed", async () => {
-  const commands = [
-    ["binding", "remove", bindings.look!],
-    ["plugin", "remove", "acme/desk@1.0.0"],
-    ["secret", "remove", "canary"],
-  ];
-  for (const command of commands) {
-    const { code, stderr } = await gateway.cli(...command);
-    expect(`${command[0]} ${code} ${stderr}`).toMatch(
-      /^\w+ 2 error\[cli\.usage\] .*\n.*stdin is not a terminal/,
-    );
-  }
-});
+verifies(
+  "console.quality",
+  "a command exits with 2 instead of waiting for an answer if stdin is closed",
+  async () => {
+    const commands = [
+      ["binding", "remove", bindings.look!],
+      ["plugin", "remove", "acme/desk@1.0.0"],
+      ["secret", "remove", "canary"],
+    ];
+    for (const command of commands) {
+      const { code, stderr } = await gateway.cli(...command);
+      expect(`${command[0]} ${code} ${stderr}`).toMatch(
+        /^\w+ 2 error\[cli\.usage\] .*\n.*stdin is not a terminal/,
+      );
+    }
+  },
+);
 
 const OUTAGE_EVENTS = "/console/events?type=invocation.settled&q=s-outage";
 

@@ -89,14 +89,14 @@ export async function send(page: Page, text: string): Promise<void> {
 }
 
 /** The texts of the conversation, as the page shows them. */
-export const shownTexts = (page: Page) =>
+export const readShownTexts = (page: Page) =>
   page.evaluate(
     `[...document.querySelectorAll('[aria-label="Conversation"] > li > article')]
       .map((node) => (node.querySelector("p") ?? node).textContent)`,
   ) as Promise<string[]>;
 
 /** Where the list of the conversation is scrolled to, and how many of its rows are in the document. */
-export const scrollState = (page: Page) =>
+export const readScrollState = (page: Page) =>
   page.evaluate(
     `(() => { const list = document.querySelector('section[aria-label="Messages"]');
       return { from_end: list.scrollHeight - list.scrollTop - list.clientHeight,

@@ -28,13 +28,13 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 1,
     requirement: "`up --no-open` on a clean home prints a URL whose health is 200 within 5 s",
-    tests: [[QUALITY, "prints its address on an empty home and answers requests from then on"]],
+    tests: [[QUALITY, "the gateway prints its address on an empty home and then answers requests"]],
   },
   {
     check: 2,
     requirement: "401 without a token, 403 for a foreign Host or Origin",
     tests: [
-      [QUALITY, "prints its address on an empty home and answers requests from then on"],
+      [QUALITY, "the gateway prints its address on an empty home and then answers requests"],
       [
         "packages/api/test/auth/authenticate.test.ts",
         "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
@@ -63,7 +63,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     requirement: "at most 200 kB of compressed script at first, Home usable within 2 s",
     tests: [
       ["packages/console/test/size.test.ts", "the first load has at most 200 kB of compressed script"],
-      [QUALITY, "makes Home usable with a few requests"],
+      [QUALITY, "makes the home page usable with fewer than 15 requests to the API"],
     ],
   },
   {
@@ -133,14 +133,17 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 14,
     requirement: "an expired request has disabled buttons, and a late answer gets 409",
-    tests: [[QUALITY, "disables the answers to an expired request, and refuses a late one with 409"]],
+    tests: [[QUALITY, "disables the answers to an expired request, and refuses a late answer with 409"]],
   },
   {
     check: 15,
-    requirement: "a grant for a session can be revoked",
+    requirement: "an approval for a session can be revoked",
     tests: [
-      [QUALITY, "grants a tool for a session, lists the grant and revokes it"],
-      [MANAGE, "lets a session run without asking after one answer, and asks again after a revocation"],
+      [QUALITY, "approves calls for a session, lists the approval and revokes it"],
+      [
+        MANAGE,
+        "runs later calls of a session without asking after one answer, and asks again after the answer is revoked",
+      ],
     ],
   },
   {
@@ -169,8 +172,8 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 18,
-    requirement: "a stored secret appears nowhere",
-    tests: [[MANAGE, "shows a stored secret nowhere, and never sends it back"]],
+    requirement: "a stored secret is never shown",
+    tests: [[MANAGE, "never shows a stored secret or sends one to the browser"]],
   },
   {
     check: 19,
@@ -188,7 +191,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 20,
-    requirement: "a card whose artifact is not published has no Install",
+    requirement: "a card whose artifact is not published has no Install button",
     tests: [[MANAGE, "does not offer to install an entry whose artifact is not published"]],
   },
   {
@@ -259,7 +262,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 28,
     requirement: "a prompt without stdin exits with 2 immediately",
-    tests: [[QUALITY, "exits with 2 instead of waiting for an answer if stdin is closed"]],
+    tests: [[QUALITY, "a command exits with 2 instead of waiting for an answer if stdin is closed"]],
   },
   {
     check: 29,

@@ -22,8 +22,8 @@ export const approvalQueries = {
 };
 
 /**
- * One page without pending approvals. The gateway filters by one status only, so pages that hold nothing else are
- * skipped: an empty page would end the list.
+ * Loads the next page without its pending approvals. The gateway filters by one status only, so they are removed here.
+ * A page that is then empty is skipped, because an empty page would end the list.
  */
 export async function listAnswered(
   approvals: Pick<Client["approvals"], "list">,

@@ -4,7 +4,9 @@ import { useCallback, useRef, useState } from "react";
 import { type LiveStream, useLiveStream } from "./live-stream.ts";
 import { useClient } from "./services.ts";
 
-const HISTORY = 500;
+/** The number of stored events that are loaded first. */
+const INITIAL_EVENTS = 500;
+/** Older events are removed from the list. */
 const MAX_EVENTS = 5_000;
 /** Draws the events of one burst together. */
 const BATCH_MS = 60;
@@ -25,7 +27,7 @@ export function useEventFeed(): EventFeed {
   const run = useCallback(
     async (signal: AbortSignal) => {
       const position = await client.events.position({ signal });
-      const after = received.current.at(-1)?.seq ?? Math.max(0, position - HISTORY);
+      const after = received.current.at(-1)?.seq ?? Math.max(0, position - INITIAL_EVENTS);
       let batch: number | undefined;
       const show = () => {
         batch = undefined;

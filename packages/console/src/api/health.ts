@@ -6,7 +6,7 @@ import { nullIfMissing } from "./bindings.ts";
 import { listAllPages } from "./paged-query.ts";
 
 const POLL_MS = 30_000;
-/** The time that a plugin's own check may take. */
+/** How long the health check of a plugin may take. */
 const CHECK_MS = 3_000;
 
 export const healthQueries = {
@@ -29,11 +29,11 @@ export const healthQueries = {
       queryKey: ["bindings", "all-definitions"],
       queryFn: async () => {
         const all = await listAllPages((page) => client.bindings.list({ kind: "tool", ...page, limit: 200 }));
-        const described = all.filter(
+        const whole_packages = all.filter(
           ({ export_id, status }) => export_id === WHOLE_PACKAGE && status === "active",
         );
         return await Promise.all(
-          described.map(async ({ binding_id, package_id }) => ({
+          whole_packages.map(async ({ binding_id, package_id }) => ({
             binding_id,
             package_id,
             definitions: await nullIfMissing(client.bindings.definitions(binding_id)),

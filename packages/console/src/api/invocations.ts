@@ -3,7 +3,7 @@ import { definedFields, type Invocation, type InvocationStatus, isTerminal } fro
 import { queryOptions } from "@tanstack/react-query";
 import { pagedQuery } from "./paged-query.ts";
 
-/** An open call has no event until it ends, so its progress is polled. */
+/** A call has no event of its own until it ends, so an open call is polled. */
 const POLL_MS = 2_000;
 
 /** The statuses of calls that failed. A call that was cancelled did not fail. */

@@ -1,9 +1,9 @@
-/** A stream of server events for one page. It runs while the tab is connected, and restarts after a lost connection. */
+/** A stream of server events for one page. It runs while the tab is connected, and restarts after a reconnect. */
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { useServices } from "./services.ts";
 
 export interface LiveStream {
-  /** Why the gateway ended the stream; null while it runs. */
+  /** The error that ended the stream; null if there is none. */
   error: unknown;
   retry: () => void;
 }

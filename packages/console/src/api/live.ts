@@ -2,7 +2,8 @@
  * The event stream of this tab. Each event marks the cached lists of its noun as outdated, so that pages show the
  * change.
  *
- *   connecting → live → reconnecting → live …; paused while the tab is hidden; signed-out without a login
+ *   connecting → live → reconnecting → live …
+ *   paused: the tab is hidden; signed-out: the browser is not signed in
  *
  * After a lost connection the stream resumes after the last event, and every list is loaded again, because not every
  * change has an event. A browser opens only six connections to one host across all of its tabs, so a hidden tab closes
@@ -105,7 +106,7 @@ export function createLiveConnection(queries: QueryClient): LiveConnection {
     else void checkSignIn();
   }
 
-  /** An open stream survives the end of the login, so a separate request finds out whether the login has ended. */
+  /** An open stream survives the end of the sign-in, so a separate request finds out whether the sign-in has ended. */
   async function checkSignIn(): Promise<void> {
     const status = await fetch("/v1/status").then(
       (response) => response.status,

@@ -16,7 +16,7 @@ export function pagedQuery<T>(
   });
 }
 
-/** Loads every page, for lists that are always short. */
+/** Loads every page, for lists that are short or shown as a whole. */
 export async function listAllPages<T>(load: (page: { after?: string }) => Promise<ListOf<T>>): Promise<T[]> {
   const rows: T[] = [];
   let after: string | null = null;

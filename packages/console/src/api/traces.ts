@@ -1,4 +1,4 @@
-/** The calls of a trace: those of a run and its sub-agents, and their nested calls. */
+/** The calls of a trace: those of a run and its sub-agents, or of one request, and their nested calls. */
 import type { Client } from "@backplane/client";
 import type { Run } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";

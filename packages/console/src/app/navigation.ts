@@ -7,7 +7,7 @@ export interface NavigationItem {
   icon: IconName;
   /** Pressed after `g`. */
   key?: string;
-  /** A page outside the application, which the gateway serves itself. */
+  /** A page of the gateway that is not part of the console. */
   external?: true;
 }
 

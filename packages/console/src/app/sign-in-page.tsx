@@ -24,7 +24,7 @@ export function SignInPage() {
           prints:
         </p>
         <CliCommand command="backplane open" />
-        <p>The link works once and expires after five minutes. A login lasts twelve hours.</p>
+        <p>The link works once and expires after five minutes. A sign-in lasts twelve hours.</p>
         <Button variant="default" onClick={() => live.recheck()}>
           Check again
         </Button>

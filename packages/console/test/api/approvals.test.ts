@@ -3,7 +3,7 @@ import type { Approval, ApprovalStatus } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { listAnswered } from "../../src/api/approvals.ts";
 
-/** A list of approvals with these statuses, whose ids are their positions. */
+/** A client that returns pages of approvals with these statuses. The id of an approval is its position. */
 function createApprovals(pages: readonly (readonly ApprovalStatus[])[]) {
   const requests: unknown[] = [];
   const list: Client["approvals"]["list"] = async (request) => {

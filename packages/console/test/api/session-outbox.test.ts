@@ -26,7 +26,7 @@ function createTestOutbox(message: (...args: unknown[]) => Promise<{ entry_id: n
   return { create, stored, reconnect: () => onState() };
 }
 
-test("sends an unanswered message again with the same key, in order, even after a reload", async () => {
+test("sends messages that got no response again with the same keys and in order, even after a reload", async () => {
   const sent: string[] = [];
   let reachable = false;
   const { create, stored } = createTestOutbox(async (_id, body, _where, options) => {

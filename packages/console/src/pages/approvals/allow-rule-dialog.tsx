@@ -27,7 +27,7 @@ import { Icon } from "../../parts/layout/icon.tsx";
 import { useRows } from "../../parts/lists/paged-list.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import styles from "./approvals.module.css";
 
@@ -39,7 +39,7 @@ export interface RuleDraft {
   /** The name of the tool, or the id of the package. */
   subject: string | null;
   conditions: readonly { name: string; pattern: string }[];
-  only_these: boolean;
+  only_these_arguments: boolean;
   max_risk: RuleRisk | null;
   /** `me`, `everyone` or the id of a key. */
   who: string;
@@ -51,7 +51,7 @@ const EMPTY: RuleDraft = {
   covers: "tool",
   subject: null,
   conditions: [],
-  only_these: false,
+  only_these_arguments: false,
   max_risk: null,
   who: ME,
   org_wide: false,
@@ -118,7 +118,12 @@ function RuleSubject({ draft: { covers, subject }, onChange }: RuleFieldsProps) 
         ]}
         value={covers}
         onChange={(next) =>
-          onChange({ covers: next as RuleDraft["covers"], subject: null, conditions: [], only_these: false })
+          onChange({
+            covers: next as RuleDraft["covers"],
+            subject: null,
+            conditions: [],
+            only_these_arguments: false,
+          })
         }
       />
       <Select
@@ -139,7 +144,7 @@ function packagesOf(tools: readonly CatalogEntry[]): string[] {
 }
 
 function Conditions({ draft, onChange }: RuleFieldsProps) {
-  const { subject, conditions, only_these } = draft;
+  const { subject, conditions, only_these_arguments } = draft;
   const tools = useQuery(catalogQueries.list(useClient(), { all: true })).data ?? [];
   const schema = tools.find(({ name }) => name === subject)?.input_schema;
   const names = isObject(schema?.properties) ? Object.keys(schema.properties) : [];
@@ -193,8 +198,8 @@ function Conditions({ draft, onChange }: RuleFieldsProps) {
         {conditions.length > 0 && (
           <Checkbox
             label="Exclude calls with further arguments"
-            checked={only_these}
-            onChange={({ currentTarget }) => onChange({ only_these: currentTarget.checked })}
+            checked={only_these_arguments}
+            onChange={({ currentTarget }) => onChange({ only_these_arguments: currentTarget.checked })}
           />
         )}
       </div>
@@ -245,14 +250,14 @@ function RuleLimits({ draft: { max_risk, who, org_wide, note }, onChange }: Rule
 }
 
 export function ruleOf(draft: RuleDraft): AllowRuleCreate {
-  const { covers, subject, conditions, only_these, max_risk, who, org_wide, note } = draft;
+  const { covers, subject, conditions, only_these_arguments, max_risk, who, org_wide, note } = draft;
   const argument_conditions: Record<string, ArgumentCondition> = Object.fromEntries(
     conditions.map(({ name, pattern }) => [name, { matches: pattern }]),
   );
   return {
     ...(covers === "tool" ? { tool: subject ?? "" } : { server: subject ?? "" }),
     ...(conditions.length === 0 ? {} : { arguments: argument_conditions }),
-    ...(only_these ? { other_arguments: false } : {}),
+    ...(only_these_arguments ? { other_arguments: false } : {}),
     ...(max_risk === null ? {} : { max_risk }),
     ...(who === ME ? {} : { identity: who === EVERYONE ? null : who }),
     ...(org_wide ? { org_wide: true } : {}),
@@ -262,14 +267,14 @@ export function ruleOf(draft: RuleDraft): AllowRuleCreate {
 
 /** The command that creates the same rule. */
 function ruleCommand(draft: RuleDraft): string[] {
-  const { covers, subject, conditions, only_these, max_risk, who, org_wide, note } = draft;
+  const { covers, subject, conditions, only_these_arguments, max_risk, who, org_wide, note } = draft;
   return [
     "backplane",
     "allow",
     "add",
     ...(covers === "tool" ? [subject ?? "TOOL"] : ["--server", subject ?? "PACKAGE"]),
     ...conditions.flatMap(({ name, pattern }) => ["--argument", `${name}=${pattern}`]),
-    ...(only_these ? ["--only-these-arguments"] : []),
+    ...(only_these_arguments ? ["--only-these-arguments"] : []),
     ...(max_risk === null ? [] : ["--max-risk", max_risk]),
     ...(who === ME ? [] : ["--for", who]),
     ...(org_wide ? ["--org-wide"] : []),

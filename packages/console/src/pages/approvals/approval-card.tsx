@@ -1,6 +1,6 @@
 /**
- * The decision about identical calls that await approval. If the risk is high, the focus starts on Reject: a habitual
- * Enter must not approve.
+ * The decision about identical calls that await approval. If the risk is high, unknown or critical, the focus starts on
+ * Reject: a habitual Enter must not approve.
  */
 import { type AnswerCoverage, type Approval, compareRisk, type Risk } from "@backplane/contract";
 import { Anchor, Button, Menu, Textarea } from "@mantine/core";

@@ -1,11 +1,11 @@
-/** Calls that need a person's answer, answers that were given, and the rules that answer for a person. */
+/** Calls that need a person's answer, earlier answers, and the approvals that apply to later calls. */
 import { Tabs } from "@mantine/core";
 import { useSearch } from "@tanstack/react-router";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
 import { useSetFilters } from "../../parts/lists/filters.ts";
 import { AnsweredApprovals } from "./answered-approvals.tsx";
+import { LastingApprovals } from "./lasting-approvals.tsx";
 import { PendingApprovalList } from "./pending-approval-list.tsx";
-import { StandingApprovals } from "./standing-approvals.tsx";
 
 const VIEWS = ["waiting", "answered", "rules"] as const;
 
@@ -38,7 +38,7 @@ export function ApprovalsPage() {
           <AnsweredApprovals />
         </Tabs.Panel>
         <Tabs.Panel value="rules">
-          <StandingApprovals />
+          <LastingApprovals />
         </Tabs.Panel>
       </Tabs>
     </>

@@ -10,7 +10,7 @@ export interface ApprovalGroup {
 export function groupApprovals(approvals: readonly Approval[]): ApprovalGroup[] {
   const groups = new Map<string, Approval[]>();
   for (const approval of approvals) {
-    // A grant for the session applies to one session, so requests of two sessions are two decisions.
+    // An answer for a session applies to that session only, so requests of two sessions need two answers.
     const key = JSON.stringify([approval.digest, approval.session_id]);
     groups.set(key, [...(groups.get(key) ?? []), approval]);
   }

@@ -19,7 +19,7 @@ import { RowLink } from "../../parts/lists/row-link.tsx";
 import { TextFilter } from "../../parts/lists/text-filter.tsx";
 import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import parts from "../../parts/styles/parts.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { Digest } from "../../parts/values/digest.tsx";
 import { JsonView } from "../../parts/values/json-view.tsx";
 import { Time } from "../../parts/values/time.tsx";

@@ -56,7 +56,7 @@ function Report({ report, at }: { report: AuditReport; at: string }) {
             </Badge>
           ) : (
             <Badge key="state" tone="severe" icon="octagon">
-              Changed
+              Not intact
             </Badge>
           ),
         ],

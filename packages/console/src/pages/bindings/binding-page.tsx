@@ -20,7 +20,7 @@ import { useRows } from "../../parts/lists/paged-list.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { Digest } from "../../parts/values/digest.tsx";
 import { GrantList } from "../../parts/values/permission-list.tsx";
@@ -136,7 +136,7 @@ function BindingNotices({ binding }: { binding: Binding }) {
           title={`Inactive: ${unbound_slots.join(", ")} ${unbound_slots.length === 1 ? "has" : "have"} no secret`}
         >
           <p>
-            Calls are refused until every slot has a secret. Choose or store the secrets under Secrets below.
+            Calls are refused until every slot has a secret. Choose or store the secrets in the tab Settings.
           </p>
         </Notice>
       )}
@@ -316,7 +316,7 @@ function BindingPermissions({ binding, pkg }: { binding: Binding; pkg: Package |
               "",
               last === undefined || pkg === undefined || last.package_digest === pkg.digest
                 ? null
-                : "The last call ran another digest: it started before the binding changed its version.",
+                : "The last call ran another digest, for example because it started before the binding changed its version.",
             ],
             ["Lowered isolation", class_lowered_by === null ? null : `By ${class_lowered_by}`],
             ["Generation", String(generation)],

@@ -64,7 +64,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
       <SettingsCard title="Secrets" binding={binding} patch={{ secrets: secrets.value }} drafts={[secrets]}>
         <SecretSlots slots={slots} value={secrets.value} onChange={secrets.edit} pkg={pkg} />
         {pkg?.manifest.runtime.protocol === "mcp.stdio" && (
-          <NewSlot taken={slots} onAdd={(slot) => setAdded([...added_slots, slot])} />
+          <NewSlot existing={slots} onAdd={(slot) => setAdded([...added_slots, slot])} />
         )}
       </SettingsCard>
       <SettingsCard title="Policy" binding={binding} patch={{ policy: policy.value }} drafts={[policy]}>
@@ -109,7 +109,7 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
 }
 
 /** A server on stdio receives the secret of a slot in an environment variable that is named after the slot. */
-function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: string) => void }) {
+function NewSlot({ existing, onAdd }: { existing: readonly string[]; onAdd: (slot: string) => void }) {
   const [name, setName] = useState("");
   const slot = name.trim().toLowerCase();
   return (
@@ -123,7 +123,7 @@ function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: str
       />
       <Button
         variant="default"
-        disabled={slot === "" || taken.includes(slot)}
+        disabled={slot === "" || existing.includes(slot)}
         onClick={() => {
           onAdd(slot);
           setName("");

@@ -24,7 +24,7 @@ import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import { ReasonNotice } from "../../parts/notices/reason-notice.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { InvocationBadge } from "../../parts/values/badge.tsx";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { CodeBlock, JsonView } from "../../parts/values/json-view.tsx";

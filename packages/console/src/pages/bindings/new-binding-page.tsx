@@ -25,7 +25,7 @@ import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { PermissionList } from "../../parts/values/permission-list.tsx";
 import { bindCommand } from "./bind-command.ts";

@@ -79,7 +79,7 @@ interface NewSecretFieldsProps {
   onClose: () => void;
 }
 
-/** The value leaves the page with the request and is not kept. */
+/** The value exists only in these fields until it is sent. */
 function NewSecretFields({ suggested, onStored, onClose }: NewSecretFieldsProps) {
   const { client, queries } = useServices();
   const toast = useToast();

@@ -1,7 +1,7 @@
-/** Events as the list shows, finds and exports them. */
+/** Filters events, and writes them as text for the list and for the export. */
 import type { SemanticEvent } from "@backplane/contract";
 
-export interface EventFilterText {
+export interface EventListFilter {
   type?: string | undefined;
   session?: string | undefined;
   /** Matches anywhere in the event. */
@@ -10,7 +10,7 @@ export interface EventFilterText {
 
 export function filterEvents(
   events: readonly SemanticEvent[],
-  { type, session, q }: EventFilterText,
+  { type, session, q }: EventListFilter,
 ): readonly SemanticEvent[] {
   const searched_text = q?.toLowerCase();
   return events.filter(
@@ -21,7 +21,7 @@ export function filterEvents(
   );
 }
 
-/** `status: succeeded, export_id: pay`. */
+/** The summary as one line: `status: succeeded, export_id: pay`. */
 export function summaryText(summary: SemanticEvent["summary"]): string {
   return Object.entries(summary)
     .filter(([, value]) => value !== null)

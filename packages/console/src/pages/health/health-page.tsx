@@ -169,7 +169,7 @@ function StatusCards({ status }: { status: GatewayStatus }) {
             items={[
               ["Enabled", sandbox.enabled ? "yes" : "no"],
               ["Available", sandbox.available ? "yes" : "no"],
-              ["Boundary", sandbox.reason],
+              ["Details", sandbox.reason],
             ]}
           />
         </Card>

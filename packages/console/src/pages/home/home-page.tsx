@@ -155,8 +155,8 @@ function FirstSteps() {
           <div>
             <p className={styles.stepTitle}>Install a plugin</p>
             <p className={styles.stepText}>
-              From a folder, an archive, npm, PyPI, an OCI registry or the marketplace. Nothing runs until you
-              call it.
+              From a folder, an archive, npm, PyPI, an OCI registry or the marketplace. You can review its
+              permissions first.
             </p>
             <CliCommand command="backplane plugin install example:hello-tool" />
           </div>

@@ -54,8 +54,8 @@ function NoFrames({ recording_until }: FrameRecording) {
   if (recording_until !== null)
     return (
       <p className={styles.note}>
-        Frames of this binding are recorded; the recording ends <Time at={recording_until} />. This call was
-        made earlier, so run it again to see its frames.
+        Frames of this binding are recorded; the recording ends <Time at={recording_until} />. If this call
+        was made before the recording began, run it again to see its frames.
       </p>
     );
   return (

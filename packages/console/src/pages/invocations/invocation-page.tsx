@@ -23,7 +23,7 @@ import { Icon } from "../../parts/layout/icon.tsx";
 import { PageHeader } from "../../parts/layout/page-header.tsx";
 import { ListSkeleton } from "../../parts/lists/list-skeleton.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { durationText } from "../../parts/text/time-text.ts";
 import { ArtifactLinks } from "../../parts/values/artifact-links.tsx";
 import { InvocationBadge } from "../../parts/values/badge.tsx";

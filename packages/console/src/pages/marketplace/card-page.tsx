@@ -16,7 +16,7 @@ import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { Badge } from "../../parts/values/badge.tsx";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { PermissionList, Sentence } from "../../parts/values/permission-list.tsx";
@@ -152,8 +152,8 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
   const toast = useToast();
   // The bindings keep their version until the upgrade is reviewed.
   const is_upgrade = upgrades.length > 0;
-  const [chosen, setBind] = useState(install_policy.bind);
-  const bind = chosen && !is_upgrade;
+  const [bind_chosen, setBindChosen] = useState(install_policy.bind);
+  const bind = bind_chosen && !is_upgrade;
   // The request names the artifact that is shown, because the catalog can replace it at any time.
   const settings = { bind, ...(oci === null ? {} : { oci }) };
   const install = useOperation(
@@ -206,7 +206,7 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
           <Checkbox
             label="Make the exports callable now"
             checked={bind}
-            onChange={({ currentTarget }) => setBind(currentTarget.checked)}
+            onChange={({ currentTarget }) => setBindChosen(currentTarget.checked)}
           />
         )}
         {install.error !== null && <ErrorView error={install.error} />}

@@ -1,4 +1,4 @@
-/** The curated entries of the catalogs, and servers of a public registry, which nobody has reviewed. */
+/** The entries of the catalogs, and servers of a public registry, which nobody has reviewed. */
 import {
   type ListedServer,
   type MarketplaceCard,
@@ -36,7 +36,7 @@ export function MarketplacePage() {
     <>
       <PageHeader
         title="Marketplace"
-        lead="Reviewed and signed plugins. Each card shows what the plugin will be able to do."
+        lead="Plugins from catalogs. Each card shows whether the plugin was reviewed and what it will be able to do."
       />
       <search className={parts.filters} aria-label="Filters">
         <TextInput

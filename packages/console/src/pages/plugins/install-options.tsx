@@ -146,7 +146,10 @@ export function choiceFlags(kind: SourceKind, choices: InstallChoices): string[]
   });
 }
 
-/** The flags of `backplane plugin install` for the same installation. The command line refuses flags without effect. */
+/**
+ * The flags of `backplane plugin install` for the same installation. Choices that have no effect are left out, because
+ * the command line refuses their flags.
+ */
 export function installFlags(
   kind: SourceKind,
   choices: InstallChoices,

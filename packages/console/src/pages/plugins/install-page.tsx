@@ -1,4 +1,4 @@
-/** Installs a plugin: choose a source, read in plain sentences what it will be able to do, then install. */
+/** Installs a plugin: a person chooses a source and reads what it will be able to do before anything is installed. */
 import type { Client, PluginExample } from "@backplane/client";
 import type {
   Installation,
@@ -18,7 +18,7 @@ import { PageHeader } from "../../parts/layout/page-header.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import {
   choiceSettings,
@@ -50,19 +50,19 @@ export function InstallPage() {
   const [draft, setDraft] = useState<SourceDraft>(() => draftOf(search.source ?? ""));
   const [file, setFile] = useState<File | null>(null);
   const installed = useQuery(packageQueries.all(useClient()));
-  const [chosen, setChosen] = useState<boolean | null>(null);
+  const [bind_choice, setBindChoice] = useState<boolean | null>(null);
   const [choices, setChoices] = useState<InstallChoices>({});
   const examples = useQuery({ ...packageQueries.examples(useClient()), enabled: draft.kind === "example" });
   const source = chosenSource(draft, file, examples.data ?? []);
   const problem = typeof source === "string" ? source : null;
   const inspect = useOperation(inspectSource);
   // The bindings would change their version, so by default the upgrade is reviewed afterwards.
-  const replaced = (inspect.data?.packages ?? [])
+  const upgrade_ids = (inspect.data?.packages ?? [])
     .filter(({ package_id, version }) =>
       installed.data?.some((row) => row.package_id === package_id && row.version !== version),
     )
     .map(({ package_id }) => package_id);
-  const bind = chosen ?? replaced.length === 0;
+  const bind = bind_choice ?? upgrade_ids.length === 0;
   const install = useOperation(
     (client: Client, input: InstallInput) => installSource(client, input),
     () =>
@@ -85,7 +85,7 @@ export function InstallPage() {
     return (
       <InstalledResult
         installed={install.data}
-        upgrades={bind ? [] : replaced}
+        upgrades={bind ? [] : upgrade_ids}
         onInstallAnother={() => change({ text: "" })}
       />
     );
@@ -144,12 +144,12 @@ export function InstallPage() {
                   <Checkbox
                     label="Make the exports callable now"
                     description={
-                      replaced.length === 0
+                      upgrade_ids.length === 0
                         ? "Binds them with the permissions above. Without it, you bind them later with your own settings."
                         : "Another version is installed, and its bindings would change to this one. Without it, you review the upgrade first."
                     }
                     checked={bind}
-                    onChange={({ currentTarget }) => setChosen(currentTarget.checked)}
+                    onChange={({ currentTarget }) => setBindChoice(currentTarget.checked)}
                   />
                 )}
                 {!kernel_plugin && (

@@ -86,7 +86,7 @@ function PackageReview({ preview, draft }: { preview: Preview; draft: SourceDraf
           )}
           {!is_installed && installed !== undefined && installed.length > 0 && (
             <Badge tone="warn" icon="up">
-              {`Replaces ${installed.map((row) => row.version).join(", ")}`}
+              {`Installed: ${installed.map((row) => row.version).join(", ")}`}
             </Badge>
           )}
         </span>
@@ -103,7 +103,7 @@ function PackageReview({ preview, draft }: { preview: Preview; draft: SourceDraf
         {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}
         {secret_slots.length > 0 && (
           <Sentence tone="warn" icon="secret">
-            The package stays inactive until {secret_slots.join(", ")}{" "}
+            Its bindings stay inactive until {secret_slots.join(", ")}{" "}
             {secret_slots.length === 1 ? "has" : "have"} a secret.
           </Sentence>
         )}

@@ -102,7 +102,7 @@ function EnabledSwitch({ plugin: { name, enabled } }: { plugin: PluginView }) {
   });
   return (
     <Switch
-      aria-label={`${name} is enabled`}
+      aria-label={`Enable ${name}`}
       checked={toggle.isPending ? toggle.variables : enabled}
       disabled={toggle.isPending}
       onChange={({ currentTarget }) => toggle.mutate(currentTarget.checked)}

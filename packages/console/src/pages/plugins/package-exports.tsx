@@ -42,7 +42,7 @@ export function PackageExports({ pkg }: { pkg: Package }) {
     <div className={layout.stack}>
       {entries.length > 0 && (
         <p className={layout.dimmed}>
-          The tools that this package offers cost about {cost} tokens in every request to the model.
+          The tools that this package offers cost about {cost} tokens in every request that lists them.
         </p>
       )}
       {entries.map((entry) => (
@@ -103,7 +103,7 @@ function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEn
         <Fields
           items={[
             ["Effect", effect_class.replaceAll("_", " ")],
-            ["Cost", `About ${token_cost} tokens in every request to the model`],
+            ["Cost", `About ${token_cost} tokens in every request that lists the tool`],
             [
               "Deferred",
               entry.deferred ? `Until tool_search finds it (${entry.deferred_by ?? "author"})` : null,

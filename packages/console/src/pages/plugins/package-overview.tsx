@@ -21,7 +21,7 @@ import { EmptyView } from "../../parts/notices/empty-view.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import layout from "../../parts/styles/layout.module.css";
 import { bytesText } from "../../parts/text/bytes-text.ts";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { Digest } from "../../parts/values/digest.tsx";
 import { BindingBadge, SignatureBadge } from "../../parts/values/plugin-badges.tsx";
@@ -150,16 +150,19 @@ const BOUND_COLUMNS: readonly Column<Binding>[] = [
 function ToggleAllButton({ bindings, name }: { bindings: readonly Binding[]; name: string }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const on = bindings.some(({ status }) => status !== "disabled");
+  const any_enabled = bindings.some(({ status }) => status !== "disabled");
   const toggle = useMutation({
     mutationFn: () =>
       Promise.all(
         bindings.map(({ binding_id }) =>
-          client.bindings.patch(binding_id, { status: on ? "disabled" : "active" }),
+          client.bindings.patch(binding_id, { status: any_enabled ? "disabled" : "active" }),
         ),
       ),
     onSuccess: () =>
-      toast.show({ tone: "good", title: `${name} is ${on ? "disabled" : "enabled"} from the next call on.` }),
+      toast.show({
+        tone: "good",
+        title: `${name} is ${any_enabled ? "disabled" : "enabled"} from the next call on.`,
+      }),
     onError: toast.fail,
     onSettled: () =>
       Promise.all(["bindings", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] }))),
@@ -167,7 +170,7 @@ function ToggleAllButton({ bindings, name }: { bindings: readonly Binding[]; nam
   if (bindings.length === 0) return null;
   return (
     <Button size="xs" variant="default" loading={toggle.isPending} onClick={() => toggle.mutate()}>
-      {on ? "Disable all" : "Enable all"}
+      {any_enabled ? "Disable all" : "Enable all"}
     </Button>
   );
 }

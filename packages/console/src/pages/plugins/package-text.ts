@@ -1,4 +1,4 @@
-/** Texts that describe packages. */
+/** Describes packages in short texts. */
 import type { Package, Protocol, SignatureState } from "@backplane/contract";
 
 const KINDS: Partial<Record<Protocol, string>> = {

@@ -187,7 +187,9 @@ function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
         title:
           decision === "withdraw"
             ? `The upgrade was withdrawn; ${package_id} ${version} stays in use.`
-            : `${package_id} ${other_version} is in use.`,
+            : percent === undefined || percent === 100
+              ? `${package_id} ${other_version} is in use.`
+              : `${package_id} ${other_version} gets ${percent}% of the calls.`,
       }),
     onError: toast.fail,
     onSettled: () =>

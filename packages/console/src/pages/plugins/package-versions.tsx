@@ -154,7 +154,13 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
         ...(scope.project_id === null ? { org_wide: true } : {}),
       }),
     onSuccess: () =>
-      toast.show({ tone: "good", title: "Rolled back. The next call runs the previous version." }),
+      toast.show({
+        tone: "good",
+        title:
+          pending.length > 0
+            ? "The rollout has ended. No call runs the new version."
+            : "Rolled back. The next call runs the previous version.",
+      }),
     onError: toast.fail,
     onSettled: () => {
       setAsking(false);
@@ -174,7 +180,7 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
       <Confirm
         opened={asking}
         title={pending.length > 0 ? "End the rollout?" : `Roll back to ${versions}?`}
-        action="Roll back"
+        action={pending.length > 0 ? "End" : "Roll back"}
         busy={rollback.isPending}
         onConfirm={() => rollback.mutate(first)}
         onClose={() => setAsking(false)}

@@ -76,7 +76,7 @@ export type SourceKind = (typeof SOURCE_KINDS)[number]["value"];
 export interface SourceDraft {
   kind: SourceKind;
   text: string;
-  /** For a remote server. */
+  /** The name of a remote server. */
   name: string;
   /** Arguments of a server, one per line. */
   args: string;

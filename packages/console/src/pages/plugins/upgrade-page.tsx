@@ -17,7 +17,7 @@ import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import { OperationProgress, useOperation } from "../../parts/notices/operation-progress.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { durationText } from "../../parts/text/time-text.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { Sentence } from "../../parts/values/permission-list.tsx";

@@ -1,4 +1,4 @@
-/** Lists turns of the agent and executions of harnesses, newest first, and starts, resumes and cancels them. */
+/** Lists runs, newest first: turns of the agent and requests to harnesses. Starts, resumes and cancels them. */
 import type { Run } from "@backplane/contract";
 import { Button, TextInput } from "@mantine/core";
 import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
@@ -71,7 +71,7 @@ export function RunsPage() {
     <>
       <PageHeader
         title="Runs"
-        lead="Single turns of the agent, and executions of harnesses."
+        lead="Turns of the agent, and requests to harnesses."
         actions={
           <Button leftSection={<Icon name="play" size={16} />} onClick={() => setStarting(true)}>
             Start a run
@@ -108,7 +108,7 @@ export function RunsPage() {
                 command="backplane run start --input TEXT"
                 action={<Button onClick={() => setStarting(true)}>Start a run</Button>}
               >
-                No turn has run yet.
+                No run has been started yet.
               </EmptyView>
             )
           }

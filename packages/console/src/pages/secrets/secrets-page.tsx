@@ -250,8 +250,8 @@ function RotateDialog({ onClose }: { onClose: () => void }) {
       onClose={onClose}
     >
       <p>
-        Every secret is encrypted again with a new key. Calls continue. Old keys can then be deleted from the
-        host.
+        Every secret is encrypted again with {use_newest_key ? "the newest existing key" : "a new key"}. Calls
+        continue. Old keys can then be deleted from the host.
       </p>
       <Checkbox
         label="Use the newest existing key"

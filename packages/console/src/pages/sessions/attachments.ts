@@ -1,8 +1,8 @@
-/** Files that are sent with a message. The gateway stores a message as one request, which limits their size. */
+/** Files that are sent with a message. A message and its files are one request, which limits their size. */
 import { isObject, type JsonObject } from "@backplane/contract";
 import { bytesText } from "../../parts/text/bytes-text.ts";
 
-export interface PickedFile {
+export interface MessageAttachment {
   name: string;
   /** The size of the data that is sent. */
   bytes: number;
@@ -27,7 +27,7 @@ const MAX_SIDE_PX = 1_568;
 const SCALE_BYTES = 400_000;
 
 /** Throws an error whose message can be shown to the person. */
-export async function readAttachment(file: File): Promise<PickedFile> {
+export async function readAttachment(file: File): Promise<MessageAttachment> {
   const name = file.name === "" ? "pasted-image.png" : file.name;
   if (file.size === 0) throw new Error(`${name} is empty.`);
   if (file.type.startsWith("image/") && file.type !== "image/svg+xml") return await readImage(file, name);
@@ -51,7 +51,7 @@ async function readText(file: File): Promise<string | null> {
   return text.includes("\u{fffd}") || text.includes("\0") ? null : text;
 }
 
-async function readImage(file: File, name: string): Promise<PickedFile> {
+async function readImage(file: File, name: string): Promise<MessageAttachment> {
   const sendable = SENT_IMAGES.test(file.type);
   if (sendable && file.size <= SCALE_BYTES)
     return imageAttachment(name, file.type, new Uint8Array(await file.arrayBuffer()));
@@ -59,7 +59,7 @@ async function readImage(file: File, name: string): Promise<PickedFile> {
   return imageAttachment(name, scaled.type, new Uint8Array(await scaled.arrayBuffer()));
 }
 
-function imageAttachment(name: string, mimeType: string, bytes: Uint8Array): PickedFile {
+function imageAttachment(name: string, mimeType: string, bytes: Uint8Array): MessageAttachment {
   return {
     name,
     bytes: bytes.length,
@@ -91,7 +91,7 @@ export function scaledSize(width: number, height: number): { width: number; heig
 }
 
 /** Why the attachments cannot be sent together; null if they can. */
-export function attachmentsProblem(text: string, attachments: readonly PickedFile[]): string | null {
+export function attachmentsProblem(text: string, attachments: readonly MessageAttachment[]): string | null {
   if (attachments.length > MAX_ATTACHMENTS)
     return `A message can have at most ${MAX_ATTACHMENTS} files. Remove ${attachments.length - MAX_ATTACHMENTS}.`;
   const body = JSON.stringify({ text, attachments: attachments.map(({ block }) => block) });
@@ -113,7 +113,7 @@ export function toBase64(bytes: Uint8Array): string {
 export function fileOf(block: JsonObject): { name: string; mime: string; bytes: number | null } {
   const { resource } = block;
   const inner = isObject(resource) ? resource : block;
-  const uri = [inner.name, inner.uri, block.path].find((part) => typeof part === "string") ?? "file";
+  const location = [inner.name, inner.uri, block.path].find((part) => typeof part === "string") ?? "file";
   const mime = typeof inner.mimeType === "string" ? inner.mimeType : "file";
   const data = [inner.blob, inner.data].find((part) => typeof part === "string");
   const bytes =
@@ -122,7 +122,7 @@ export function fileOf(block: JsonObject): { name: string; mime: string; bytes: 
       : data === undefined
         ? null
         : Math.floor((data.length * 3) / 4);
-  return { name: decodeName(uri.split("/").at(-1)!), mime, bytes };
+  return { name: decodeName(location.split("/").at(-1)!), mime, bytes };
 }
 
 function decodeName(name: string): string {
@@ -134,7 +134,7 @@ function decodeName(name: string): string {
 }
 
 /** The attachment of a message that was not sent, for another attempt. */
-export function toAttachment(block: JsonObject): PickedFile {
+export function toAttachment(block: JsonObject): MessageAttachment {
   const { name, bytes } = fileOf(block);
   return { name, bytes: bytes ?? 0, block };
 }

@@ -173,7 +173,8 @@ function addAnchor(items: TranscriptItem[], position: EntryPosition, { name, sta
         : "";
     addMarker("compaction", `Earlier messages were summarized${figures}`);
   } else if (name === "session/start") {
-    if (items.length > 0) addMarker("reset", "The session was reset; the messages above are archived");
+    if (items.length > 0)
+      addMarker("reset", "The session was reset; the model does not see the messages above");
   } else addMarker("context", `The model's context starts here: ${textOf(name)}`);
 }
 
@@ -233,7 +234,7 @@ function addTextWithCalls(
   });
 }
 
-/** The item of a call; a result without a call gets one too. */
+/** Returns the item of a call, and adds it if there is none: a result without a call gets an item too. */
 function findOrAddTool(
   items: TranscriptItem[],
   tools: Map<string, ToolItem>,

@@ -14,7 +14,7 @@ import { providerQueries } from "../../api/settings.ts";
 import { useToast } from "../../parts/actions/toast.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
 import { bytesText } from "../../parts/text/bytes-text.ts";
-import { attachmentsProblem, type PickedFile, readAttachment } from "./attachments.ts";
+import { attachmentsProblem, type MessageAttachment, readAttachment } from "./attachments.ts";
 import styles from "./composer.module.css";
 import { providerText } from "./session-text.ts";
 
@@ -24,7 +24,7 @@ export interface ComposerProps {
   /** Why no message can be sent; null if one can. */
   disabled_reason: string | null;
   running: boolean;
-  onSend: (text: string, attachments: readonly PickedFile[]) => void;
+  onSend: (text: string, attachments: readonly MessageAttachment[]) => void;
   onStop: () => void;
   /** The last message of the person, which the up arrow recalls. */
   last_text: string;
@@ -35,14 +35,14 @@ export interface ComposerProps {
 export interface MessageDraft {
   text: string;
   setText: (text: string) => void;
-  attachments: readonly PickedFile[];
-  setAttachments: (change: (current: readonly PickedFile[]) => readonly PickedFile[]) => void;
+  attachments: readonly MessageAttachment[];
+  setAttachments: (change: (current: readonly MessageAttachment[]) => readonly MessageAttachment[]) => void;
 }
 
 export function useDraft(session_key: string): MessageDraft {
   const key = `draft ${session_key}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? "");
-  const [attachments, setAttachments] = useState<readonly PickedFile[]>([]);
+  const [attachments, setAttachments] = useState<readonly MessageAttachment[]>([]);
   useEffect(() => {
     if (text === "") sessionStorage.removeItem(key);
     else if (text.length < 100_000) sessionStorage.setItem(key, text);
@@ -210,7 +210,7 @@ export function Composer(props: ComposerProps) {
   );
 }
 
-function AttachmentChip({ attachment, onRemove }: { attachment: PickedFile; onRemove: () => void }) {
+function AttachmentChip({ attachment, onRemove }: { attachment: MessageAttachment; onRemove: () => void }) {
   const { name, bytes, block } = attachment;
   const { data, mimeType } = block;
   return (

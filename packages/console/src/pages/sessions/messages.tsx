@@ -12,8 +12,8 @@ import { MarkdownView } from "./markdown-view.tsx";
 import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
+/** Each action is null if the session cannot be changed. */
 export interface EntryActions {
-  /** Null if the session cannot be changed. */
   fork: ((entry: number) => void) | null;
   pin: ((entry: number, pinned: boolean) => void) | null;
 }

@@ -7,7 +7,7 @@ import { useClient } from "../../api/services.ts";
 import { type SessionAddress, sessionQueries } from "../../api/sessions.ts";
 import { Card } from "../../parts/layout/card.tsx";
 import { Fields } from "../../parts/layout/fields.tsx";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { SessionLink } from "./messages.tsx";
 import { isSubAgent, sessionTitle } from "./session-text.ts";

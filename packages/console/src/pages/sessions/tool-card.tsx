@@ -6,7 +6,7 @@ import type { Approval, Risk } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { ToolProgress } from "../../api/session-stream.ts";
-import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer.tsx";
+import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer-form.tsx";
 import { Icon, type IconName } from "../../parts/layout/icon.tsx";
 import { durationText } from "../../parts/text/time-text.ts";
 import { Badge, RiskBadge, type Tone } from "../../parts/values/badge.tsx";

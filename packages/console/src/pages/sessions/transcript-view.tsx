@@ -9,7 +9,7 @@ import { defaultRangeExtractor, type Range, useVirtualizer } from "@tanstack/rea
 import { type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import type { OutgoingMessage } from "../../api/session-outbox.ts";
 import type { ToolProgress } from "../../api/session-stream.ts";
-import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer.tsx";
+import { ApprovalAnswerForm } from "../../parts/approvals/approval-answer-form.tsx";
 import { Icon } from "../../parts/layout/icon.tsx";
 import { RiskBadge } from "../../parts/values/badge.tsx";
 import { type CompactionState, isSetAside } from "./compaction-state.ts";
@@ -62,7 +62,7 @@ export function TranscriptView(props: TranscriptViewProps) {
   const keys = useMemo(() => rows.map(rowKey), [rows]);
   const open_approvals = useMemo(() => groupOpenApprovals(rows), [rows]);
   // An approval that awaits an answer stays in the document, so that unsent feedback is not lost.
-  const kept = useMemo(
+  const open_approval_rows = useMemo(
     () => rows.flatMap((row, index) => (openApprovalOf(row) === null ? [] : [index])),
     [rows],
   );
@@ -77,9 +77,11 @@ export function TranscriptView(props: TranscriptViewProps) {
     rangeExtractor: useCallback(
       (range: Range) => {
         const shown = defaultRangeExtractor(range);
-        return kept.length === 0 ? shown : [...new Set([...shown, ...kept])].toSorted((a, b) => a - b);
+        return open_approval_rows.length === 0
+          ? shown
+          : [...new Set([...shown, ...open_approval_rows])].toSorted((a, b) => a - b);
       },
-      [kept],
+      [open_approval_rows],
     ),
   });
   const items = virtual.getVirtualItems();
@@ -93,7 +95,8 @@ export function TranscriptView(props: TranscriptViewProps) {
     return () => clearTimeout(timer);
   }, [has_rows, follow]);
 
-  const at_start = settled && (items.find(({ index }) => !kept.includes(index))?.index ?? 1) <= 1;
+  const at_start =
+    settled && (items.find(({ index }) => !open_approval_rows.includes(index))?.index ?? 1) <= 1;
   const first_key = keys[0];
   // Loads once for each first row; after a failure, the person retries with the button.
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new function must not load again

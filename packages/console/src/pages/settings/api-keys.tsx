@@ -1,4 +1,4 @@
-/** Keys of programs that use the gateway. A token is shown once. */
+/** Keys of programs and people that use the gateway. The token of a key is shown once, when the key is created. */
 import type { ApiKey, LlmKeyLimits } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
@@ -26,7 +26,7 @@ export function ApiKeys() {
     <div className={layout.tight}>
       <div className={layout.between}>
         <p className={layout.dimmed}>
-          Programs and people other than the admin use a key with a role and scopes.
+          Programs, and people without the admin token, use a key with a role and scopes.
         </p>
         <Button size="xs" leftSection={<Icon name="plus" size={14} />} onClick={() => setCreating(true)}>
           Create a key

@@ -15,7 +15,7 @@ import { useRows } from "../../parts/lists/paged-list.tsx";
 import { ErrorView } from "../../parts/notices/error-view.tsx";
 import { Notice } from "../../parts/notices/notice.tsx";
 import layout from "../../parts/styles/layout.module.css";
-import { shellCommand } from "../../parts/text/shell-quote.ts";
+import { shellCommand } from "../../parts/text/shell-command.ts";
 import { CliCommand } from "../../parts/values/cli-command.tsx";
 import { CodeBlock } from "../../parts/values/json-view.tsx";
 import { Time } from "../../parts/values/time.tsx";

@@ -1,4 +1,4 @@
-/** The policy of the organization or project, and why a call to a tool would run, ask or be denied. */
+/** The policy of the organization or project, and why a call to a tool would run, need approval or be denied. */
 import {
   CALL_CONTEXTS,
   type CallContext,
@@ -159,7 +159,7 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
           ))}
           <Select
             label="What a lasting approval may cover"
-            description="Answers for a session, allow rules and bindings that never ask."
+            description="Answers for a session, allow rules and bindings whose calls need no approval."
             placeholder="Inherited"
             clearable
             data={TOLERANCE_OPTIONS}
@@ -229,7 +229,7 @@ function ExplainCard() {
       }),
   });
   return (
-    <Card title="Why does a tool ask?">
+    <Card title="Does a call need approval?">
       <div className={layout.stack}>
         <div className={layout.row} style={{ alignItems: "flex-end" }}>
           <Select

@@ -156,8 +156,8 @@ function ToolFields({ tool }: { tool: CatalogEntry }) {
           ["Package", `${package_id} ${package_version}`],
           ["Risk", <RiskBadge key="risk" risk={tool.risk} />],
           ["Effect", tool.effect_class.replaceAll("_", " ")],
-          ["Approval", tool.requires_approval ? "Every call needs approval" : "As the policy decides"],
-          ["Cost", `About ${tool.token_cost} tokens in every request to the model`],
+          ["Approval", tool.requires_approval ? "Required by the author" : "As the policy decides"],
+          ["Cost", `About ${tool.token_cost} tokens in every request that lists the tool`],
           ["Deferred", tool.deferred_by === null ? null : DEFERRALS[tool.deferred_by]],
           ["Hidden characters removed", tool.taken_out.length === 0 ? null : tool.taken_out.join("; ")],
         ]}

@@ -21,6 +21,7 @@ export interface Draft<T> extends EditState<T> {
   discard: () => void;
 }
 
+/** An unsaved value, and the stored value when the person began to edit. */
 export interface UnsavedEdit<T> {
   base: T;
   value: T;

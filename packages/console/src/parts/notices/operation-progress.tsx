@@ -15,7 +15,7 @@ export interface OperationState<T, V> {
   running: boolean;
   progress: ProgressEvent | null;
   data: T | undefined;
-  /** Null after a cancellation. */
+  /** Null if the work has not failed, and after a cancellation. */
   error: unknown;
 }
 

@@ -6,7 +6,7 @@ test("sends the chosen fields of an allow rule, and leaves out those with their 
     covers: "tool",
     subject: "run_command",
     conditions: [{ name: "command", pattern: "git *" }],
-    only_these: true,
+    only_these_arguments: true,
     max_risk: "medium",
     who: "everyone",
     org_wide: false,
@@ -25,7 +25,7 @@ test("sends the chosen fields of an allow rule, and leaves out those with their 
     covers: "server",
     subject: "acme/desk",
     conditions: [],
-    only_these: false,
+    only_these_arguments: false,
   } as const;
   expect(ruleOf({ ...all, max_risk: null, who: "me", org_wide: true, note: "" })).toEqual({
     server: "acme/desk",

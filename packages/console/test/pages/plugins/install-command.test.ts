@@ -15,7 +15,7 @@ const flagsOf = (kind: SourceKind, choices: InstallChoices, bind = true) =>
   installFlags(kind, choices, { bind, kernel_plugin: false });
 
 test.for(["npm", "pypi", "image", "mcp_url", "mcp_json"] as const)(
-  "shows the secret slots of a server from %s, which the request declares",
+  "shows the secret slots that the request for a server from %s declares",
   (kind) => {
     const text = kind === "mcp_json" ? '{"mcpServers": {}}' : "server";
     const draft = { ...DRAFT, kind, text, name: "notes", slots: ["api_key", "token"] };

@@ -63,7 +63,7 @@ test("shows an entry that a compaction repeats only once, and marks a reset", ()
   expect(describeItems(items)).toEqual([
     "user: hello",
     "marker: Earlier messages were summarized",
-    "marker: The session was reset; the messages above are archived",
+    "marker: The session was reset; the model does not see the messages above",
   ]);
 });
 

@@ -1,4 +1,4 @@
-/** Names for the options of `oneOf` and `anyOf`, which often have no titles. A person chooses between these names. */
+/** Gives titles to the options of `oneOf` and `anyOf` that have none, because a person chooses between the titles. */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export function describeOptions(schema: Json): Json {

@@ -52,7 +52,7 @@ export function SchemaForm(props: SchemaFormProps) {
       {view === "json" && <JsonEditor label={label} value={value} onChange={onChange} disabled={disabled} />}
       {view === "model" && model !== undefined && (
         <>
-          <p className={styles.cost}>About {model.token_cost} tokens in every request to the model.</p>
+          <p className={styles.cost}>About {model.token_cost} tokens in every request that lists the tool.</p>
           <JsonView
             label="What the model sees"
             value={{ name: model.name, description: model.description, input_schema: schema }}

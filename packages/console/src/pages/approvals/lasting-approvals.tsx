@@ -20,14 +20,14 @@ import { Time } from "../../parts/values/time.tsx";
 import { AllowRuleDialog } from "./allow-rule-dialog.tsx";
 import styles from "./approvals.module.css";
 
-type StandingApproval = { kind: "grant"; grant: ApprovalGrant } | { kind: "rule"; rule: AllowRule };
+type LastingApproval = { kind: "grant"; grant: ApprovalGrant } | { kind: "rule"; rule: AllowRule };
 
-export function StandingApprovals() {
+export function LastingApprovals() {
   const { client } = useServices();
   const grants = useQuery(approvalQueries.grants(client));
   const rules = useInfiniteQuery(approvalQueries.rules(client));
   const rule_rows = useRows(rules);
-  const [revoking, setRevoking] = useState<StandingApproval | null>(null);
+  const [revoking, setRevoking] = useState<LastingApproval | null>(null);
   const [adding, setAdding] = useState(false);
   const grant_columns = useMemo(() => grantColumns((grant) => setRevoking({ kind: "grant", grant })), []);
   const rule_columns = useMemo(() => ruleColumns((rule) => setRevoking({ kind: "rule", rule })), []);
@@ -75,20 +75,20 @@ export function StandingApprovals() {
         )}
       </Card>
       {adding && <AllowRuleDialog onClose={() => setAdding(false)} />}
-      <RevokeDialog standing={revoking} onClose={() => setRevoking(null)} />
+      <RevokeDialog approval={revoking} onClose={() => setRevoking(null)} />
     </div>
   );
 }
 
-function RevokeDialog({ standing, onClose }: { standing: StandingApproval | null; onClose: () => void }) {
+function RevokeDialog({ approval, onClose }: { approval: LastingApproval | null; onClose: () => void }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const revoke = useMutation({
-    mutationFn: (one: StandingApproval) =>
+    mutationFn: (one: LastingApproval) =>
       one.kind === "grant"
         ? client.approvals.revokeGrant(one.grant.id)
         : client.allow_rules.remove(one.rule.id),
-    onSuccess: () => toast.show({ tone: "good", title: "Revoked. The next call asks again." }),
+    onSuccess: () => toast.show({ tone: "good", title: "Revoked. It does not apply to new calls." }),
     onError: toast.fail,
     onSettled: () => {
       onClose();
@@ -99,21 +99,22 @@ function RevokeDialog({ standing, onClose }: { standing: StandingApproval | null
     },
   });
   const name =
-    standing === null ? "" : standing.kind === "grant" ? standing.grant.tool : subjectOf(standing.rule);
+    approval === null ? "" : approval.kind === "grant" ? approval.grant.tool : subjectOf(approval.rule);
   return (
     <Confirm
-      opened={standing !== null}
+      opened={approval !== null}
       title={`Revoke the approval of ${name}?`}
       action="Revoke"
       danger
       busy={revoke.isPending}
       onConfirm={() => {
-        if (standing !== null) revoke.mutate(standing);
+        if (approval !== null) revoke.mutate(approval);
       }}
       onClose={onClose}
     >
       <p>
-        The next such call needs a person's answer again. Calls that are already running are not affected.
+        Later calls need a person's answer again, unless another rule allows them. Calls that are already
+        running are not affected.
       </p>
     </Confirm>
   );
@@ -122,7 +123,7 @@ function RevokeDialog({ standing, onClose }: { standing: StandingApproval | null
 const COVERS = {
   arguments: "Calls with the same arguments",
   tool: "All calls to the tool",
-  server: "All tools",
+  server: "All tools of the package",
 };
 
 function grantColumns(onRevoke: (grant: ApprovalGrant) => void): Column<ApprovalGrant>[] {

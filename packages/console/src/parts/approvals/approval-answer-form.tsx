@@ -1,6 +1,6 @@
 /**
- * The answer to identical calls that await approval, beside the conversation that made them. If the risk is high, the
- * focus starts on Reject: a habitual Enter must not approve.
+ * The form that answers identical calls that await approval, in the conversation that made them. If the risk is high,
+ * unknown or critical, the focus starts on Reject: a habitual Enter must not approve.
  */
 import { type AnswerCoverage, type Approval, type ApprovalResponse, compareRisk } from "@backplane/contract";
 import { Button, Menu, Textarea } from "@mantine/core";
@@ -18,7 +18,7 @@ const SOON_MS = 60_000;
 
 export interface ApprovalAnswerFormProps {
   approvals: readonly [Approval, ...Approval[]];
-  /** Called when the answer has been accepted; the form then disappears with its focus. */
+  /** Called when the answer has been accepted. The form, which has the focus, then disappears. */
   onAnswered?: (() => void) | undefined;
 }
 
