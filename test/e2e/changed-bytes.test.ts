@@ -1,6 +1,6 @@
 /** Another process keeps changing installed files; test/slow has the long run over every kind of plugin. */
 import { expect } from "vitest";
-import { callWhileSwapping, startSwapGateway } from "../support/plugins/swap-run.ts";
+import { callWhileSwapping, startSwapGateway } from "../support/plugins/swap-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
 verifies("integrity.exec", "runs no changed byte while installed files are swapped", async () => {

@@ -133,7 +133,7 @@ async function finish(
   let run: Run | null = null;
   await eventually(
     async () => {
-      for (const approval of await pendingApprovals(target)) {
+      for (const approval of await listPendingApprovals(target)) {
         approvals.push(approval);
         await target.http("POST", `/v1/approvals/${approval.id}:answer`, { response });
       }
@@ -146,7 +146,7 @@ async function finish(
   return { run: run!, approvals };
 }
 
-async function pendingApprovals(target: TestGateway): Promise<Approval[]> {
+async function listPendingApprovals(target: TestGateway): Promise<Approval[]> {
   return (await target.http<{ items: Approval[] }>("GET", "/v1/approvals?status=pending")).body.items;
 }
 
@@ -159,11 +159,11 @@ async function expectUsage(run: Run, calls: number): Promise<void> {
     .toMatchObject({ iterations: calls, usage });
 }
 
-async function nextApproval(session: string, after?: string): Promise<Approval> {
+async function waitForApproval(session: string, after?: string): Promise<Approval> {
   let approval: Approval | undefined;
   await eventually(
     async () => {
-      const pending = await pendingApprovals(gateway);
+      const pending = await listPendingApprovals(gateway);
       approval = pending.find(({ id, session_id }) => session_id === session && id !== after);
       return approval !== undefined;
     },
@@ -173,7 +173,7 @@ async function nextApproval(session: string, after?: string): Promise<Approval> 
   return approval!;
 }
 
-async function blocksOf(session_id: string): Promise<Block[]> {
+async function readBlocks(session_id: string): Promise<Block[]> {
   const { head_chain_id } = (
     await gateway.http<{ head_chain_id: string }>("GET", `/v1/sessions/${session_id}`)
   ).body;
@@ -239,7 +239,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       expect((approvals[0]!.input as { target: string }).target).toContain("echo done > other.txt");
       expect(approvals[1]!.input).toMatchObject({ agent: name, action: "edit" });
       expect(JSON.stringify(approvals[1]!.input)).toContain("+edited line");
-      const blocks = await blocksOf(name);
+      const blocks = await readBlocks(name);
       expect(kindsOf(blocks)).toEqual([
         "input",
         "response",
@@ -275,7 +275,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       const { approvals } = await converse(session, name, command("echo no > notes.txt"), "reject");
       expect(approvals).toHaveLength(1);
       expect(readFileSync(notes, "utf8")).toBe("first line\n");
-      const results = (await blocksOf(session)).filter(({ kind }) => kind === "tool_result");
+      const results = (await readBlocks(session)).filter(({ kind }) => kind === "tool_result");
       expect(results).toMatchObject([{ is_error: true }]);
     },
     LIMIT_MS,
@@ -292,7 +292,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       const { items } = (await gateway.http<{ items: Invocation[] }>("GET", path)).body;
       const calls = items.filter(({ run_id }) => run_id === run.id);
       expect(calls).toMatchObject([{ status: "succeeded", input: { name: "Ada" } }]);
-      const [call, result] = (await blocksOf(session)).filter(({ kind }) => kind.startsWith("tool_"));
+      const [call, result] = (await readBlocks(session)).filter(({ kind }) => kind.startsWith("tool_"));
       expect(call).toMatchObject({ name: "hello", input: { name: "Ada" } });
       expect(textOf(result!.content)).toContain("Hello, Ada!");
     },
@@ -312,9 +312,9 @@ test(
         const lines = ["one", "two"].map((line) => command(`echo ${line} >> ${name}-lines.txt`));
         const session = `${name}-crash`;
         const id = await startRun(gateway, session, name, ["Write two lines.", ...lines].join("\n"));
-        const first = await nextApproval(session);
+        const first = await waitForApproval(session);
         await gateway.http("POST", `/v1/approvals/${first.id}:answer`, { response: "approve" });
-        await nextApproval(session, first.id);
+        await waitForApproval(session, first.id);
         return { id, file };
       }),
     );
@@ -333,7 +333,7 @@ test(
 );
 
 test.runIf(process.getuid!() === 0)(
-  "the gateway of an ordinary user hosts Codex and OpenCode on a folder that only this user can write to",
+  "the gateway of an ordinary user hosts Codex and OpenCode in a folder that only this user can write to",
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-ordinary-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -381,7 +381,7 @@ verifies(
     }
     expect(readFileSync(notes, "utf8")).toBe("first line\ncodex\nopencode\n");
     const turnOf = (tool: string) => ["input", "response", `tool_call ${tool}`, "tool_result", "response"];
-    const kinds = kindsOf(await blocksOf("portable"));
+    const kinds = kindsOf(await readBlocks("portable"));
     expect(kinds).toEqual([...turnOf("shell"), ...turnOf("bash"), "input", "response"]);
     // OpenCode and the built-in loop show their models what was said and done before.
     const [, opencode_saw, loop_saw] = histories.map((messages) =>

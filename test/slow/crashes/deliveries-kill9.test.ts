@@ -46,7 +46,7 @@ const HANDLE = `(request) => {
 
 verifies(
   "fault.kill9",
-  "200 kills during 10,000 deliveries lose none, and duplicates keep their id with a higher attempt",
+  "200 kills during 10,000 deliveries lose no delivery, and each repetition has the same delivery id and a higher attempt",
   async () => {
     const homes = Array.from({ length: HOMES }, () => ({
       deliveries: DELIVERIES / HOMES,

@@ -163,7 +163,7 @@ verifies(
       await waitForLockedWrites(observer, 3);
       // Before the model request: the turn is on disk and cannot read the list of tools.
       const unlockBindings = await holdLock("lock table bindings in access exclusive mode");
-      const begun = begin("begun").catch(() => null);
+      const last_request = begin("begun").catch(() => null);
       await eventually(
         async () =>
           (await observer.query("select 1 from runs where session_id = $1", [name("begun")])).rowCount === 1,
@@ -191,7 +191,7 @@ verifies(
 
       frozen.process.kill("SIGCONT");
       tool.openGate(name("holder"));
-      await begun;
+      await last_request;
       await eventually(
         async () => (await frozen.http("GET", "/readyz")).status === 200,
         TIMEOUT_MS,

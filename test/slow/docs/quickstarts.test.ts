@@ -57,7 +57,7 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-const run = async (name: string, actions: Record<string, () => Promise<void>> = {}) => {
+const runPage = async (name: string, actions: Record<string, () => Promise<void>> = {}) => {
   const replace = { "127.0.0.1:7420": `127.0.0.1:${port}`, "127.0.0.1:5000": oci.host };
   const { seconds } = await runQuickstart({
     file: `docs/quickstarts/${name}.md`,
@@ -75,7 +75,7 @@ verifies(
   "docs.audience",
   "a person who runs an assistant starts, installs, connects, approves and revokes with the quickstart",
   async () => {
-    await run("assistant", {
+    await runPage("assistant", {
       "list the tools with .mcp.json": listToolsAsClient,
       "always allow the tool in the console": alwaysAllowInConsole,
     });
@@ -87,7 +87,7 @@ verifies(
   "docs.audience",
   "an operator sets policy, approves, hands out keys, backs up, upgrades and monitors with the quickstart",
   async () => {
-    await run("operator");
+    await runPage("operator");
   },
   LIMIT_MS,
 );
@@ -96,7 +96,7 @@ verifies(
   ["docs.audience", "author.init"],
   "an author takes a plugin in TypeScript and in Python from init to a call of the published package",
   async () => {
-    const seconds = await run("author");
+    const seconds = await runPage("author");
     const python = seconds.get("The same in Python")!;
     const typescript = [...seconds].reduce(
       (sum, [heading, each]) => (/^\d/.test(heading) ? sum + each : sum),

@@ -193,24 +193,24 @@ test("delivers a settled call to a shell hook", async () => {
   const bound = await gateway.cli("binding", "create", "acme/notifier", "notify", "--json");
   expect(bound.code, bound.stderr).toBe(0);
   await gateway.cli("invoke", "hello", "--input", '{"name":"Grace"}');
-  const delivered = async () => {
+  const isDelivered = async () => {
     const { body } = await gateway.http<{ items: { status: string }[] }>(
       "GET",
       "/v1/invocations?export_id=notify",
     );
     return body.items.some((item) => item.status === "succeeded");
   };
-  await eventually(delivered, 60_000, "the event was delivered to the hook");
-  expect(await delivered()).toBe(true);
+  await eventually(isDelivered, 60_000, "the event was delivered to the hook");
+  expect(await isDelivered()).toBe(true);
 
   // In the class isolated, the shell program runs once per delivery.
   const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
   const isolated = await gateway.cli("binding", "set", binding_id, "--class", "isolated");
   expect(isolated.code, isolated.stderr).toBe(0);
   await gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
-  const deliveredIsolated = async () => {
+  const isDeliveredIsolated = async () => {
     const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=notify");
     return body.items.some((item) => item.status === "succeeded" && item.grant.class === "isolated");
   };
-  await eventually(deliveredIsolated, 60_000, "the event was delivered to an isolated process");
+  await eventually(isDeliveredIsolated, 60_000, "the event was delivered to an isolated process");
 });

@@ -99,7 +99,7 @@ afterAll(async () => {
   await npm?.close();
 });
 
-/** The plugins and calls of somebody who has followed the quickstarts. */
+/** Creates the plugins and calls of somebody who has followed the quickstarts. */
 async function seedGateway(): Promise<void> {
   const work = mkdtempSync(join(tmpdir(), "backplane-notes-"));
   mkdirSync(join(work, "notes"));
@@ -160,10 +160,10 @@ for (const [name, shot] of Object.entries(SHOTS))
     } finally {
       await opened.close();
     }
-    const taken = readFileSync(join(folder, name));
-    expect(sizeOf(taken)).toEqual(SIZE);
-    expect(taken.length).toBeGreaterThan(MIN_BYTES);
-    expect(taken.length).toBeLessThanOrEqual(MAX_BYTES);
+    const screenshot = readFileSync(join(folder, name));
+    expect(sizeOf(screenshot)).toEqual(SIZE);
+    expect(screenshot.length).toBeGreaterThan(MIN_BYTES);
+    expect(screenshot.length).toBeLessThanOrEqual(MAX_BYTES);
     expect(sizeOf(readFileSync(join(IMAGES, name)))).toEqual(SIZE);
   });
 
@@ -205,7 +205,7 @@ verifies(
   },
 );
 
-/** From the header of a PNG file. */
+/** Reads the size from the header of a PNG file. */
 function sizeOf(png: Buffer): { width: number; height: number } {
   expect(png.subarray(1, 4).toString()).toBe("PNG");
   return { width: png.readUInt32BE(16), height: png.readUInt32BE(20) };

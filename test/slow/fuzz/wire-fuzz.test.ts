@@ -1,6 +1,7 @@
 /**
  * 1,000,000 frames per codec, in randomly mutated streams. For any input the decoder delivers checked objects or fails
- * once with one of our codes; it never throws, leaves a rejection unhandled, changes a prototype or leaks memory.
+ * once with `frame_invalid` or `frame_too_large`. It never throws, leaves a rejection unhandled, changes a prototype or
+ * leaks memory.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -49,7 +50,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
       const random = createRandom(SEED);
       const corpus = createSeedFrames().map((frame) => Buffer.from(encode(frame)));
       const collect = exposeGarbageCollector();
-      const before = await settledMemory(collect);
+      const before = await measureSettledMemory(collect);
       const counts = { frames: 0, failures: 0, clean: 0, invalid: [] as unknown[] };
       let peak = 0;
 
@@ -77,7 +78,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
         if (failures.length === 0) counts.clean++;
         else counts.failures++;
         if (done % 100_000 < count) {
-          peak = Math.max(peak, (await settledMemory(collect)) - before);
+          peak = Math.max(peak, (await measureSettledMemory(collect)) - before);
         }
       }
 
@@ -95,7 +96,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
 }
 
 /** Another thread frees buffers some time after the collection, so the lowest of several readings is used. */
-async function settledMemory(collect: () => void): Promise<number> {
+async function measureSettledMemory(collect: () => void): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let reading = 0; reading < 3; reading++) {
     collect();

@@ -32,7 +32,7 @@ interface Call {
 
 verifies(
   "fault.overload",
-  "refuses excess calls with 429 at ten times its load, completes the others, serves the control plane and recovers",
+  "refuses excess calls with 429 at ten times the load that it accepts, completes the others, serves the control plane and recovers",
   async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-overload-"));
     writeFileSync(join(home, "backplane.toml"), `[limits]\nqueue_per_binding = ${QUEUED}\n`);
@@ -53,7 +53,7 @@ verifies(
     expect((await call("work", 1, "?wait=50")).body.status).toBe("succeeded");
     const { body: sleeping } = await call("sleep", 600_000);
     const burst = Array.from({ length: OFFERED }, () => call("work", WORK_MS));
-    // While the burst is accepted and processed.
+    // These requests are sent while the burst is accepted and processed.
     const requests = [
       ["GET", "/healthz"],
       ["GET", "/readyz"],

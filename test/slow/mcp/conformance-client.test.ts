@@ -1,6 +1,6 @@
 /**
- * Runs the client scenarios of the public MCP conformance suite against our client. Scenarios with a sign-in run
- * through a gateway with a simulated user, the others through a runner. The suite lists the scenarios that a revision
+ * Runs the client scenarios of the public MCP conformance suite against the gateway's MCP client. Scenarios with a sign-in
+ * run through a gateway with a simulated user, the others through a runner. The suite lists the scenarios that a revision
  * requires; those of an older revision and of the supported extension are run as well. docs/mcp-servers.md lists the
  * scenarios that do not apply.
  */

@@ -139,11 +139,13 @@ verifies(
   },
 );
 
-test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same image", async () => {
-  const user_folder = join(folder, "ordinary");
-  mkdirSync(user_folder);
-  const home = createHome("ordinary/home");
-  const script = `
+test.runIf(process.getuid!() === 0)(
+  "an ordinary user's gateway installs and runs a server in a container image",
+  async () => {
+    const user_folder = join(folder, "ordinary");
+    mkdirSync(user_folder);
+    const home = createHome("ordinary/home");
+    const script = `
     import { startTestGateway } from ${JSON.stringify(resolve("test/support/gateway/gateway.ts"))};
     const gateway = await startTestGateway({ home: ${JSON.stringify(home)} });
     const source = { kind: "image", reference: "${registry.host}/acme/look:1.0" };
@@ -152,20 +154,21 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same im
     await gateway.stop();
     console.log(JSON.stringify({ installed, call: call.body }));
   `;
-  writeFileSync(join(user_folder, "run.mts"), script);
-  execFileSync("chown", ["-R", "65534:65534", user_folder]);
-  const { stdout } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
-    uid: 65_534,
-    gid: 65_534,
-    cwd: process.cwd(),
-    env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
-    timeout: 300_000,
-  });
-  const { installed, call } = JSON.parse(stdout.trim().split("\n").at(-1)!) as {
-    installed: { status: number };
-    call: { status: string; tool_result: { content: { text: string }[] } };
-  };
-  expect(installed.status, stdout).toBe(201);
-  expect(call.status, stdout).toBe("succeeded");
-  expect(JSON.parse(call.tool_result.content[0]!.text)).toMatchObject(EXPECTED_REPORT);
-});
+    writeFileSync(join(user_folder, "run.mts"), script);
+    execFileSync("chown", ["-R", "65534:65534", user_folder]);
+    const { stdout } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
+      uid: 65_534,
+      gid: 65_534,
+      cwd: process.cwd(),
+      env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
+      timeout: 300_000,
+    });
+    const { installed, call } = JSON.parse(stdout.trim().split("\n").at(-1)!) as {
+      installed: { status: number };
+      call: { status: string; tool_result: { content: { text: string }[] } };
+    };
+    expect(installed.status, stdout).toBe(201);
+    expect(call.status, stdout).toBe("succeeded");
+    expect(JSON.parse(call.tool_result.content[0]!.text)).toMatchObject(EXPECTED_REPORT);
+  },
+);

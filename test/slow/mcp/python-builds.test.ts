@@ -114,15 +114,15 @@ verifies(
         "acme-sen",
       );
       expect(mistyped.code).not.toBe(0);
-      const built = await gateway.cli(
+      const installed = await gateway.cli(
         "plugin",
         "install",
         "pypi:acme-mcp-built",
         "--allow-build",
         "acme-seen",
       );
-      expect(built.code, built.stderr).toBe(0);
-      expect(built.stderr).toContain("Installed pypi/acme-mcp-built@1.4.0+built.acme-seen");
+      expect(installed.code, installed.stderr).toBe(0);
+      expect(installed.stderr).toContain("Installed pypi/acme-mcp-built@1.4.0+built.acme-seen");
       const { tool_result, error } = await callTool(gateway, "mcp_acme-mcp-built_look", {});
       expect(error).toBeNull();
       const look = JSON.parse(tool_result!.content[0]!.text) as { word: string };
@@ -151,10 +151,12 @@ verifies(
   },
 );
 
-test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same package", async () => {
-  const user_folder = join(folder, "ordinary");
-  createHome(user_folder);
-  const script = `
+test.runIf(process.getuid!() === 0)(
+  "an ordinary user's gateway builds a Python package in the sandbox",
+  async () => {
+    const user_folder = join(folder, "ordinary");
+    createHome(user_folder);
+    const script = `
     import { startTestGateway } from ${JSON.stringify(join(process.cwd(), "test/support/gateway/gateway.ts"))};
     const gateway = await startTestGateway({ home: ${JSON.stringify(join(user_folder, "home"))} });
     const installed = await gateway.http("POST", "/v1/plugin-installations", {
@@ -165,25 +167,26 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same 
     await gateway.stop();
     console.log(JSON.stringify({ installed: installed.status, body: installed.body, call: call.body }));
   `;
-  writeFileSync(join(user_folder, "run.mts"), script);
-  execFileSync("chown", ["-R", "65534:65534", user_folder]);
-  // Asynchronously, because the index is in this process.
-  const { stdout: output } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
-    uid: 65_534,
-    gid: 65_534,
-    cwd: process.cwd(),
-    env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
-    timeout: 300_000,
-  });
-  const { installed, body, call } = JSON.parse(output.trim().split("\n").at(-1)!) as {
-    installed: number;
-    body: object;
-    call: { tool_result: { content: { text: string }[] } };
-  };
-  expect(installed, JSON.stringify(body)).toBe(201);
-  const look = JSON.parse(call.tool_result.content[0]!.text) as { word: string };
-  expect(JSON.parse(look.word)).toEqual(JSON.parse(CONFINED));
-  expect(existsSync(join(outside, "backend"))).toBe(false);
-  // Even the folder `locked`, which its owner may not enter, was removed.
-  expect(readdirSync(join(user_folder, "home", "blobs", "tmp"))).toEqual([]);
-});
+    writeFileSync(join(user_folder, "run.mts"), script);
+    execFileSync("chown", ["-R", "65534:65534", user_folder]);
+    // Asynchronously, because the index is in this process.
+    const { stdout: output } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
+      uid: 65_534,
+      gid: 65_534,
+      cwd: process.cwd(),
+      env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
+      timeout: 300_000,
+    });
+    const { installed, body, call } = JSON.parse(output.trim().split("\n").at(-1)!) as {
+      installed: number;
+      body: object;
+      call: { tool_result: { content: { text: string }[] } };
+    };
+    expect(installed, JSON.stringify(body)).toBe(201);
+    const look = JSON.parse(call.tool_result.content[0]!.text) as { word: string };
+    expect(JSON.parse(look.word)).toEqual(JSON.parse(CONFINED));
+    expect(existsSync(join(outside, "backend"))).toBe(false);
+    // Even the folder `locked`, which its owner may not enter, was removed.
+    expect(readdirSync(join(user_folder, "home", "blobs", "tmp"))).toEqual([]);
+  },
+);

@@ -84,7 +84,7 @@ describe("a gateway that runs as root", () => {
     },
   );
 
-  test("a server without a domain in its policy reaches no host", async () => {
+  test("a server reaches no host if its binding allows no domain", async () => {
     const server = createServer((_request, response) => void response.end());
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
@@ -107,7 +107,7 @@ describe("a gateway that runs as root", () => {
     expect(await look(gateway, "mcp_one_look")).toMatchObject({ arguments: ["--one"] });
   });
 
-  test("binds native code to the platform and to the version of Python", async () => {
+  test("limits a package with native code to the operating system of its wheel", async () => {
     const run = (code: string) => execFileSync("/usr/bin/python3", ["-c", code], { encoding: "utf8" }).trim();
     const version = run("import sys; print('%d%d' % sys.version_info[:2])");
     const tag = `cp${version}-cp${version}-linux_${run("import platform; print(platform.machine())")}`;
@@ -129,7 +129,7 @@ describe("a gateway that runs as root", () => {
     expect(await look(gateway, "mcp_acme-native_look")).toMatchObject({ word: "dependency" });
   });
 
-  test("refuses a Python package to a key that is not an administrator's", async () => {
+  test("refuses a Python package to a key without the admin role", async () => {
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
       name: "operator",
       scopes: ["packages:write", "bindings:write"],
@@ -145,7 +145,7 @@ describe("a gateway that runs as root", () => {
 });
 
 test.runIf(process.getuid!() === 0)(
-  "an ordinary user's gateway installs and runs the same server",
+  "an ordinary user's gateway installs a server from a Python index and runs it",
   async () => {
     const user_folder = join(folder, "ordinary");
     mkdirSync(user_folder);

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
-  conversationTexts,
-  lastAnswer,
+  readConversationTexts,
+  readLastAnswer,
   sendAndWait,
   sendMessage,
   sessionOf,
@@ -64,7 +64,7 @@ test("supports keyboard-only use: new line, send, recall, stop, approve, find an
   await page.keyboard.type("two");
   await page.keyboard.press("Enter");
   await page.waitForSelector(".assistant:not([data-streaming])");
-  expect(await conversationTexts(page)).toEqual(["one\ntwo", "echo: one\ntwo"]);
+  expect(await readConversationTexts(page)).toEqual(["one\ntwo", "echo: one\ntwo"]);
   const first = sessionOf(page);
   await page.keyboard.press("ArrowUp");
   expect(await page.inputValue("#message")).toBe("one\ntwo");
@@ -196,39 +196,39 @@ test("a fork starts with the history of its parent and does not change the paren
   await page.locator(".assistant .fork").first().click();
   await page.waitForURL((url) => !url.hash.includes(parent));
   await page.locator(".assistant").first().waitFor();
-  expect(await conversationTexts(page)).toEqual(["one", "echo: one"]);
+  expect(await readConversationTexts(page)).toEqual(["one", "echo: one"]);
   await sendAndWait(page, "three");
-  expect(await conversationTexts(page)).toEqual(["one", "echo: one", "three", "echo: three"]);
+  expect(await readConversationTexts(page)).toEqual(["one", "echo: one", "three", "echo: three"]);
   await page.goBack();
   await page.locator(".assistant").nth(1).waitFor();
-  expect(await conversationTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
+  expect(await readConversationTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
   expect(problems).toEqual([]);
 });
 
-test("marks a compaction, repeats no entry, and can undo it once", async () => {
+test("marks a compaction, repeats no entry, and offers to undo the compaction once", async () => {
   const { page, problems } = await openSignedIn();
   const key = "/api/config/providers.llm-echo.context_window";
   expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
   for (const word of ["alpha", "beta", "gamma"]) await sendAndWait(page, `${word} `.repeat(1_500).trim());
-  const texts_before = await conversationTexts(page);
+  const texts_before = await readConversationTexts(page);
   const session_id = sessionOf(page);
   const created = await chat.gateway.http("POST", "/v1/compactions", { session_id });
   expect(created.status, JSON.stringify(created.body)).toBe(201);
   await page.click("text=Undo compaction");
   await page.waitForSelector(".marker:has-text('undone')");
-  expect(await conversationTexts(page)).toEqual(texts_before);
+  expect(await readConversationTexts(page)).toEqual(texts_before);
   await page.reload();
   await page.waitForSelector(".marker:has-text('undone')");
   expect(await page.locator("text=Undo compaction").count()).toBe(0);
-  expect(await conversationTexts(page)).toEqual(texts_before);
+  expect(await readConversationTexts(page)).toEqual(texts_before);
   await sendAndWait(page, "after");
-  expect(await lastAnswer(page)).toBe("echo: after");
+  expect(await readLastAnswer(page)).toBe("echo: after");
   expect(problems).toEqual([]);
 });
 
 test("changes the model through the gateway and shows a refusal with its code and remedy", async () => {
   const { page, problems } = await openSignedIn();
-  const active = async () =>
+  const readActiveProvider = async () =>
     (await chat.gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
       (row) => row.active,
     )?.id;
@@ -240,10 +240,10 @@ test("changes the model through the gateway and shows a refusal with its code an
   ]);
   await page.selectOption("#provider", "llm-openai");
   await page.waitForSelector("#spoken:has-text('llm-openai')", { state: "attached" });
-  expect(await active()).toBe("llm-openai");
+  expect(await readActiveProvider()).toBe("llm-openai");
   await page.selectOption("#provider", "llm-echo");
   await page.waitForSelector("#spoken:has-text('llm-echo')", { state: "attached" });
-  expect(await active()).toBe("llm-echo");
+  expect(await readActiveProvider()).toBe("llm-echo");
   await page.goto(`${chat.gateway.url}/#kernel`);
   await page.waitForSelector("#alert:visible");
   expect(await page.locator("#alert code").first().textContent()).toBe("request.invalid");

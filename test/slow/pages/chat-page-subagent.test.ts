@@ -15,10 +15,10 @@ test("keeps the approval card of a sub-agent until it is answered", async () => 
   await sendMessage(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
   await page.waitForSelector(".approval");
   await page.click(".approval button:has-text('Allow once')");
-  const pending = async () =>
+  const listPending = async () =>
     (await chat.gateway.http<ApprovalPage>("GET", "/v1/approvals?status=pending")).body.items;
   await expect
-    .poll(async () => (await pending()).map(({ session_id }) => session_id))
+    .poll(async () => (await listPending()).map(({ session_id }) => session_id))
     .toEqual([expect.stringContaining("::agent::")]);
   await page.waitForSelector(".approval");
   // While a card is shown, the page reads the open approvals again every second and removes other cards.

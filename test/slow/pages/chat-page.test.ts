@@ -1,9 +1,9 @@
 /** The chat page on `/` in a real browser, against a real gateway with the offline model. */
 import { expect, onTestFinished, test } from "vitest";
-import { signInLink, visit } from "../../support/browser/browser.ts";
+import { createSignInLink, visit } from "../../support/browser/browser.ts";
 import {
-  conversationTexts,
-  lastAnswer,
+  readConversationTexts,
+  readLastAnswer,
   sendAndWait,
   sendMessage,
   sessionOf,
@@ -22,7 +22,7 @@ interface Message {
   content: string;
 }
 
-async function tape(session_id: string): Promise<Message[]> {
+async function readTape(session_id: string): Promise<Message[]> {
   const { body } = await chat.gateway.http<{ items: { kind: string; payload: Message }[] }>(
     "GET",
     `/v1/sessions/${encodeURIComponent(session_id)}/entries?limit=1000`,
@@ -30,7 +30,7 @@ async function tape(session_id: string): Promise<Message[]> {
   return body.items.filter(({ kind }) => kind === "message").map(({ payload }) => payload);
 }
 
-const pending = async () =>
+const listPendingApprovals = async () =>
   (await chat.gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
 
 test("explains how to sign in, and continues automatically once a sign-in link is opened", async () => {
@@ -38,13 +38,13 @@ test("explains how to sign in, and continues automatically once a sign-in link i
   onTestFinished(() => visited.close());
   await visited.page.waitForSelector("#signed-out:visible");
   expect(await visited.page.locator("#signed-out pre").textContent()).toBe("backplane open");
-  await waitUntilLive(await visited.tab(await signInLink(chat.gateway)));
+  await waitUntilLive(await visited.tab(await createSignInLink(chat.gateway)));
   await waitUntilLive(visited.page);
   expect(await visited.page.locator("#signed-out").isVisible()).toBe(false);
   await expect.poll(() => visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
 
-test("shows the sign-in prompt and sends no more requests after the session of this browser has ended", async () => {
+test("shows the sign-in prompt and sends no more requests after the sign-in of this browser has ended", async () => {
   const { page, tab } = await openSignedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
@@ -69,7 +69,7 @@ test("shows the sign-in prompt and sends no more requests after the session of t
   await page.waitForTimeout(1_000);
   expect(requests.filter((url) => url.endsWith("/v1/status"))).toHaveLength(1);
   expect(await page.locator("#signed-out").isVisible()).toBe(true);
-  await waitUntilLive(await tab(await signInLink(chat.gateway)));
+  await waitUntilLive(await tab(await createSignInLink(chat.gateway)));
   await waitUntilLive(page);
 });
 
@@ -85,7 +85,7 @@ test("streams the answer to an example of the empty state and ends with the text
   await page.waitForSelector(".assistant[data-streaming]");
   await eventually(
     async () => {
-      partial_answers.add(await lastAnswer(page));
+      partial_answers.add(await readLastAnswer(page));
       return (await page.locator('#conversation[data-running="false"]').count()) === 1;
     },
     10_000,
@@ -93,8 +93,8 @@ test("streams the answer to an example of the empty state and ends with the text
   );
   expect(partial_answers.size).toBeGreaterThan(2);
   expect(await page.locator(".assistant strong").textContent()).toBe("Streaming");
-  const [, answer] = await tape(sessionOf(page));
-  expect(await lastAnswer(page)).toBe(answer!.content.replaceAll("**", "").replaceAll("`", ""));
+  const [, answer] = await readTape(sessionOf(page));
+  expect(await readLastAnswer(page)).toBe(answer!.content.replaceAll("**", "").replaceAll("`", ""));
   await page.waitForSelector("#session-list a[aria-current]");
   expect(await page.locator("#session-list a[aria-current] .id").textContent()).toBe(sessionOf(page));
   expect(problems).toEqual([]);
@@ -110,12 +110,12 @@ test("shows a tool call as a card between the surrounding messages, with argumen
   const order = () =>
     page.$$eval("#log article", (nodes) => nodes.map((node) => node.className.replace("item ", "")));
   expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
-  const texts_before = await conversationTexts(page);
+  const texts_before = await readConversationTexts(page);
   await page.reload();
   await waitUntilLive(page);
   // A changed card is drawn in the next frame.
   await expect.poll(order).toEqual(["user", "assistant", "tool error", "assistant"]);
-  expect(await conversationTexts(page)).toEqual(texts_before);
+  expect(await readConversationTexts(page)).toEqual(texts_before);
   expect(problems).toEqual([]);
 });
 
@@ -136,7 +136,7 @@ test("shows identical approval requests as one card with one answer, focused on 
   await page.waitForSelector(".approval", { state: "detached" });
   await waitUntilIdle(page);
   expect(await page.locator(".tool.ok").count()).toBe(2);
-  expect(await pending()).toEqual([]);
+  expect(await listPendingApprovals()).toEqual([]);
 
   await sendMessage(page, call);
   await page.fill(".approval input", "not today");
@@ -153,7 +153,7 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
   await page.waitForSelector(".approval");
   const second_tab = await tab(`/#${sessionOf(page)}`);
   await second_tab.waitForSelector(".approval");
-  const [approval] = await pending();
+  const [approval] = await listPendingApprovals();
   const denied = await chat.gateway.cli("approve", "deny", approval!.id);
   expect(denied.code, denied.stderr).toBe(0);
   for (const tab of [page, second_tab]) await tab.waitForSelector(".approval", { state: "detached" });
@@ -166,12 +166,12 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
     await tab.waitForSelector(".approval", { state: "detached" });
     await waitUntilIdle(tab);
   }
-  expect(await pending()).toEqual([]);
-  expect(await conversationTexts(second_tab)).toEqual(await conversationTexts(page));
+  expect(await listPendingApprovals()).toEqual([]);
+  expect(await readConversationTexts(second_tab)).toEqual(await readConversationTexts(page));
   expect(problems).toEqual([]);
 });
 
-test("shows the server's text in both tabs after a reload in the middle of an answer", async () => {
+test("shows the gateway's text in both tabs after a reload in the middle of an answer", async () => {
   const { page, tab, problems } = await openSignedIn();
   const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await sendMessage(page, `/slow 200\n/say ${text}`);
@@ -183,9 +183,11 @@ test("shows the server's text in both tabs after a reload in the middle of an an
   expect(await page.locator("#stop").isVisible()).toBe(true);
   for (const tab of tabs) {
     await waitUntilIdle(tab);
-    expect(await conversationTexts(tab)).toEqual([`/slow 200\n/say ${text}`, text]);
+    expect(await readConversationTexts(tab)).toEqual([`/slow 200\n/say ${text}`, text]);
   }
-  expect((await tape(sessionOf(page))).map(({ content }) => content)).toEqual(await conversationTexts(page));
+  expect((await readTape(sessionOf(page))).map(({ content }) => content)).toEqual(
+    await readConversationTexts(page),
+  );
   expect(problems).toEqual([]);
 });
 
@@ -208,7 +210,7 @@ test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the r
   chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
   // The browser stays signed in across a restart, so the page reconnects automatically.
   await waitUntilLive(page);
-  const second_tab = await tab(await signInLink(chat.gateway));
+  const second_tab = await tab(await createSignInLink(chat.gateway));
   await page.locator(".assistant", { hasText: text }).waitFor();
   await waitUntilIdle(page);
   expect(attaches.at(-1)!.since_entry).toBeGreaterThan(2);
@@ -216,9 +218,9 @@ test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the r
   await second_tab.goto(page.url());
   await second_tab.locator(".user").nth(2).waitFor();
   await waitUntilIdle(second_tab);
-  const expected = (await tape(sessionOf(page))).map(({ content }) => content);
-  expect(await conversationTexts(page)).toEqual(expected);
-  expect(await conversationTexts(second_tab)).toEqual(expected);
+  const expected = (await readTape(sessionOf(page))).map(({ content }) => content);
+  expect(await readConversationTexts(page)).toEqual(expected);
+  expect(await readConversationTexts(second_tab)).toEqual(expected);
   expect(expected).toEqual([
     "first",
     "echo: first",

@@ -23,7 +23,7 @@ async function openExplorer(tab: Visit["tab"]) {
   return page;
 }
 
-test("lists the operations and sends a request with the login of the browser", async () => {
+test("lists the operations and sends a request with the sign-in of the browser", async () => {
   const { problems, tab, close } = await visit(browser, gateway);
   const page = await openExplorer(tab);
   await page.waitForSelector(`${STATUS} .execute`);
@@ -37,7 +37,7 @@ test("lists the operations and sends a request with the login of the browser", a
   await close();
 }, 120_000);
 
-test("asks for a token when the browser has no login, and uses it for requests", async () => {
+test("asks for a token if the browser is not signed in, and sends requests with the token", async () => {
   const { page: chat, problems, tab, close } = await visit(browser, gateway, { signed_in: false });
   // The chat page keeps trying to connect.
   await chat.close();

@@ -21,7 +21,7 @@ test("reports within 3 s of kill -9 that the gateway does not respond, and recov
   expect(await page.locator("#tiles .card").count()).toBe(5);
 });
 
-test("shows the sign-in to a browser without a session, and the status once it has one", async () => {
+test("shows the sign-in prompt to a browser that is not signed in, and the status after the sign-in", async () => {
   const visited = await visit(chat.browser, chat.gateway, { signed_in: false });
   onTestFinished(() => visited.close());
   const page = await visited.tab("/overview");

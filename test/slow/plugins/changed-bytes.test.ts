@@ -1,12 +1,12 @@
 /** Another process keeps changing installed files: only verified bytes run (integrity.exec). */
 import { expect } from "vitest";
-import { callWhileSwapping, type SwapOptions, startSwapGateway } from "../../support/plugins/swap-run.ts";
+import { callWhileSwapping, type SwapOptions, startSwapGateway } from "../../support/plugins/swap-gateway.ts";
 import { verifies } from "../../support/verifies.ts";
 
-/** 1000 takes about four minutes. */
+/** 1,000 calls take about four minutes. */
 const CALLS = Number(process.env.BACKPLANE_SWAP_CALLS ?? 300);
 
-/** Runs rounds until there were enough swaps; their number per round depends on the speed of the calls. */
+/** A test runs rounds until there were enough swaps; the swaps in a round depend on the speed of the calls. */
 const MAX_ROUNDS = 10;
 
 async function expectIntact(options: SwapOptions, calls: number): Promise<void> {
@@ -30,10 +30,10 @@ async function expectIntact(options: SwapOptions, calls: number): Promise<void> 
 
 verifies(
   "integrity.exec",
-  "runs no changed byte in 1,000 swaps: isolated, worker, prewarmed and tool file",
+  "runs no changed byte during 1,000 swaps of the files of isolated, worker and tool-file plugins",
   () => expectIntact({ sandbox: true, kinds: ["sh", "py", "js", "rpc", "tool"] }, CALLS),
 );
 
-verifies("integrity.exec", "runs no changed byte in 1,000 swaps without a sandbox", () =>
+verifies("integrity.exec", "runs no changed byte during 1,000 swaps without a sandbox", () =>
   expectIntact({ sandbox: false, kinds: ["sh", "py", "js", "rpc"] }, Math.ceil(CALLS / 3)),
 );

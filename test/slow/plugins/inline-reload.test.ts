@@ -4,12 +4,12 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { writeManyFiles } from "../../support/kernel-plugins/many-files-plugin.ts";
+import { writeManyFilesPlugin } from "../../support/kernel-plugins/many-files-plugin.ts";
 
 const MAX_MB = 5;
 
 test("a thousand reloads of a plugin with several files use less than 5 MB more memory", async () => {
-  const folder = writeManyFiles("heavy");
+  const folder = writeManyFilesPlugin("heavy");
   const program = join(folder, "measure.mjs");
   const loader = resolve("packages/gateway/src/plugins/import-again.ts");
   writeFileSync(

@@ -289,9 +289,9 @@ verifies(
     // Without the carriage returns of the line discipline, the status never starts a new line.
     expect(status_output.replaceAll("\r\n", "\n").match(/\n/g)).toBeNull();
     for (const flag of ["--quiet", "--json"]) {
-      const began = registry.requests.length;
+      const requests_before = registry.requests.length;
       const silent = startCommand(...args.slice(0, 3), flag, ...args.slice(3));
-      await expect.poll(() => registry.requests.length).toBeGreaterThan(began);
+      await expect.poll(() => registry.requests.length).toBeGreaterThan(requests_before);
       await new Promise((done) => setTimeout(done, 2_500));
       expect(silent.stderr()).toBe("");
       silent.child.kill("SIGINT");

@@ -91,7 +91,7 @@ interface BindingView {
   held_upgrade?: { permissions: string[] };
 }
 
-const bindings = async () =>
+const listBindings = async () =>
   (await gateway.http<{ items: BindingView[] }>("GET", `/v1/plugin-bindings?package_id=${PACKAGE}`)).body
     .items;
 
@@ -109,7 +109,7 @@ verifies(
       "--yes",
     );
     expect(upgraded).toMatchObject({ code: 0 });
-    expect((await bindings())[0]).toMatchObject({ package_version: "2.0.0" });
+    expect((await listBindings())[0]).toMatchObject({ package_version: "2.0.0" });
     const started = performance.now();
     const calls = await Promise.all(["x", "y", "z"].map(find));
     const took = performance.now() - started;
@@ -120,14 +120,14 @@ verifies(
     console.log(`rolled back and answered ${took.toFixed(0)} ms after the calls that crashed`);
     const invocation_output = await gateway.cli("invocation", "show", crashed[0]!.id);
     expect(invocation_output.stdout).toMatch(/fallback_from:\s+2\.0\.0 ended with crashed/);
-    expect((await bindings())[0]!.rolled_back).toMatchObject({ reason: "A call ended with crashed." });
+    expect((await listBindings())[0]!.rolled_back).toMatchObject({ reason: "A call ended with crashed." });
   },
   120_000,
 );
 
 verifies(
   "upgrade.moves",
-  "holds a real version that requests another permission until an admin grants it",
+  "holds a real version that requests another permission until an admin grants the permission",
   async () => {
     const folder = writeVersion("3.0.0", "() => ({})");
     const manifest = join(folder, "vai-plugin.toml");
@@ -137,7 +137,7 @@ verifies(
     expect(held).toMatchObject({ code: 3 });
     expect(held.stderr).toContain("find will be able to use the network: b.example.");
     expect(held.stderr).toContain("waits for an admin. 1.0.0 stays in use.");
-    expect((await bindings())[0]!.held_upgrade).toMatchObject({ permissions: ["network"] });
+    expect((await listBindings())[0]!.held_upgrade).toMatchObject({ permissions: ["network"] });
     expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
     const granted = await gateway.cli(
       "plugin",

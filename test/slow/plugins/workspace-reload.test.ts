@@ -25,7 +25,7 @@ interface Folder {
   errors: Record<string, string>;
 }
 
-const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
+const listFolders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
 
 /**
  * Waits until the tool has this description, and returns how long that took. Reads the list of tools instead of calling
@@ -39,7 +39,7 @@ async function waitUntilDescribedAs(name: string, description: string): Promise<
   try {
     return await eventually(isDescribedAs, LIMIT_MS, `${name} is ${description}`);
   } catch (error) {
-    const state = `${JSON.stringify(await folders())}\n${gateway.log().slice(-3_000)}`;
+    const state = `${JSON.stringify(await listFolders())}\n${gateway.log().slice(-3_000)}`;
     throw new Error(`${(error as Error).message}\n${state}`);
   }
 }
@@ -79,9 +79,9 @@ verifies(
     expect(Math.min(...durations)).toBeLessThan(1_000);
 
     writeFileSync(join(path, "tools/live.ts"), "export default { description: ");
-    const errorShown = async () =>
-      (await folders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
-    await eventually(errorShown, LIMIT_MS, "the error is shown");
+    const isErrorShown = async () =>
+      (await listFolders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
+    await eventually(isErrorShown, LIMIT_MS, "the error is shown");
     expect(await callForText("live")).toBe("save 4");
     // Other tools keep working.
     writeFileSync(join(path, "tools/beside.ts"), describedToolSource("beside two"));
@@ -90,8 +90,8 @@ verifies(
 
     writeFileSync(join(path, "tools/live.ts"), describedToolSource("mended"));
     await waitUntilDescribedAs("live", "mended");
-    const errorGone = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
-    await eventually(errorGone, LIMIT_MS, "the error is gone");
+    const isErrorGone = async () => Object.keys((await listFolders())[0]?.errors ?? {}).length === 0;
+    await eventually(isErrorGone, LIMIT_MS, "the error is gone");
     expect(await callForText("live")).toBe("mended");
   },
   900_000,

@@ -18,7 +18,7 @@ import { verifies } from "../../support/verifies.ts";
 
 const NAME = "@acme/server";
 const sigstore = new SigstoreInstance();
-const saved = { ...process.env };
+const saved_env = { ...process.env };
 let registry: Registry;
 let gateway: TestGateway;
 let root: string;
@@ -35,7 +35,7 @@ beforeAll(async () => {
   );
 }, 120_000);
 afterAll(async () => {
-  process.env = saved;
+  process.env = saved_env;
   await gateway.close();
   await registry.close();
   rmSync(root, { recursive: true, force: true });
@@ -62,21 +62,24 @@ function attest(version: string, archive: Buffer, identity: BuildIdentity = ACME
 }
 
 const install = (spec: string) => gateway.backplane(["plugin", "install", `npm:${spec}`, "--no-bind"]);
-const versions = async () =>
+const listVersions = async () =>
   (await gateway.json<{ items: Package[] }>(["plugin", "list"])).items
     .filter(({ package_id }) => package_id === "acme/server")
     .map(({ version }) => version);
-const outdated = async () => (await gateway.backplane(["plugin", "outdated"])).err;
+const readOutdated = async () => (await gateway.backplane(["plugin", "outdated"])).err;
 
 verifies(
   "pkg.sign",
   "shows where an npm server was built, refuses a forged attestation, and warns before an upgrade",
   async () => {
     attest("1.0.0", publish("1.0.0"));
-    const built = `built from ${ACME_BUILD.repository} at ${ACME_BUILD.commit} by .github/workflows/release.yml`;
+    const provenance_text = `built from ${ACME_BUILD.repository} at ${ACME_BUILD.commit} by .github/workflows/release.yml`;
     const installed = await install(NAME);
-    expect(installed).toMatchObject({ exit: EXIT.ok, err: expect.stringContaining(built) as unknown });
-    expect((await gateway.backplane(["plugin", "info", "acme/server"])).out).toContain(built);
+    expect(installed).toMatchObject({
+      exit: EXIT.ok,
+      err: expect.stringContaining(provenance_text) as unknown,
+    });
+    expect((await gateway.backplane(["plugin", "info", "acme/server"])).out).toContain(provenance_text);
     expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/acme\/server .* provenance /);
 
     publish("1.1.0");
@@ -86,15 +89,17 @@ verifies(
       exit: EXIT.trust,
       err: expect.stringContaining("error[provenance.mismatch]") as unknown,
     });
-    expect(await versions()).toEqual(["1.0.0"]);
+    expect(await listVersions()).toEqual(["1.0.0"]);
 
     const mallory = { ...ACME_BUILD, repository: "https://github.com/mallory/server" };
     attest("1.2.0", publish("1.2.0"), mallory);
-    expect(await outdated()).toContain(
+    expect(await readOutdated()).toContain(
       "Its repository changed: https://github.com/mallory/server instead of",
     );
     publish("1.3.0");
-    expect(await outdated()).toContain("It no longer has verified provenance: the publisher provides none.");
+    expect(await readOutdated()).toContain(
+      "It no longer has verified provenance: the publisher provides none.",
+    );
 
     publish("1.0.0", "@strict/server");
     expect(await install("@strict/server")).toMatchObject({

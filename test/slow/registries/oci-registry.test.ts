@@ -141,7 +141,7 @@ verifies(
 
 verifies(
   "pkg.oci",
-  "uses docker's login for a push and a secret for an installation",
+  "uses Docker's credentials for a push and a secret for an installation",
   async () => {
     const target = `oci://${locked.host}/acme/hello:1.2.0`;
     await runCli("plugin", "push", await writeSignedPlugin("1.2.0"), target);

@@ -1,6 +1,6 @@
 /**
  * A real registry that accepts only tokens, with a token server like those of public registries, on the same host. Push and
- * pull work with a valid login; a push without one or with a wrong password is refused.
+ * pull work with valid credentials; a push without credentials or with a wrong password is refused.
  */
 import { execFileSync } from "node:child_process";
 import { createSign, randomUUID } from "node:crypto";

@@ -36,8 +36,8 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Skips node_modules, because npm scripts find the programs of this project first. */
-function onPath(program: string): string {
+/** Finds a program on the PATH outside node_modules, where npm scripts find the programs of this project first. */
+function findOnPath(program: string): string {
   const folders = (process.env.PATH ?? "").split(delimiter).filter((path) => !path.includes("node_modules"));
   return realpathSync(folders.map((path) => join(path, program)).find((path) => existsSync(path))!);
 }
@@ -52,7 +52,7 @@ function bwrapArguments(): string[] {
   );
   writeFileSync(join(etc, "group"), `root:x:0:\nuser:x:${ORDINARY_UID}:\n`);
   const links = ["/bin", "/sbin", "/lib", "/lib32", "/lib64"].filter((path) => existsSync(path));
-  const npm = dirname(dirname(onPath("npm")));
+  const npm = dirname(dirname(findOnPath("npm")));
   return [
     "--ro-bind",
     "/usr",
@@ -73,7 +73,7 @@ function bwrapArguments(): string[] {
     npm,
     "/usr/local/npm",
     ...["npm", "npx"].flatMap((name) => ["--symlink", `../local/npm/bin/${name}-cli.js`, `/usr/bin/${name}`]),
-    ...PROGRAMS.flatMap((name) => ["--ro-bind-try", onPath(name), `/usr/bin/${name}`]),
+    ...PROGRAMS.flatMap((name) => ["--ro-bind-try", findOnPath(name), `/usr/bin/${name}`]),
     "--ro-bind",
     etc,
     "/etc",
@@ -106,7 +106,7 @@ function copyNetworkFiles(): void {
   }
 }
 
-/** The sources alone, as after a clone. */
+/** Copies the sources alone, as a clone does. */
 function cloneTo(target: string): void {
   const skipped = /(?:^|\/)(?:node_modules|dist|reports|\.git|[^/]*\.tsbuildinfo)$/;
   cpSync(".", target, { recursive: true, filter: (path) => !skipped.test(path) });

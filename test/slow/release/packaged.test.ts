@@ -128,7 +128,7 @@ function readmeBlock(section: string): string {
   return /^```sh\n(.*?)^```$/ms.exec(text.slice(begin))![1]!;
 }
 
-/** A busy machine gives the same work less processor time per second. */
+/** A longer limit on a busy machine, which gives the same work less processor time per second. */
 function scaledLimit(ms: number): number {
   return ms * Math.max(1, Math.ceil(loadavg()[0]! / availableParallelism()));
 }
@@ -182,11 +182,11 @@ verifies(
 for (const uid of users) {
   verifies("run.packaged", `makes the README's first call from the archives, as user ${uid}`, async () => {
     const newcomer = createNewcomer(uid, registry.url);
-    const begun = performance.now();
+    const started_at = performance.now();
     await newcomer.run(`npm install ${archiveOf("backplane")} ${nodeArchive()}`);
     await newcomer.run("npx backplane up --detach");
     expectFirstCall(await newcomer.run(readmeBlock("Run a plugin")));
-    const ms = performance.now() - begun;
+    const ms = performance.now() - started_at;
     console.log(`user ${uid}: from the archive to the first calls in ${Math.round(ms / 100) / 10} s`);
     expect(ms).toBeLessThan(scaledLimit(FIRST_CALL_MS));
     const megabytes = Number.parseInt(await newcomer.run("du -sm node_modules"), 10);
@@ -195,7 +195,7 @@ for (const uid of users) {
   });
 }
 
-describe("from a registry server", () => {
+describe("with a registry server", () => {
   let server: RegistryServer;
   beforeAll(async () => {
     server = await startRegistryServer();

@@ -15,7 +15,7 @@ import {
 const CYCLES = 1_000;
 const CONCURRENCY = 4;
 
-/** The resources that a leak would increase; pending file operations vary. */
+/** Counts the resources that a leak would increase, without pending file operations, whose number varies. */
 function countResources(): Record<string, number> {
   const active = process.getActiveResourcesInfo();
   const count = (kind: string) => active.filter((name) => name === kind).length;
@@ -28,7 +28,7 @@ function countResources(): Record<string, number> {
 }
 
 /** The minimum of each kind over half a second, so that a timer about to fire is not part of the baseline. */
-async function baselineResources(): Promise<Record<string, number>> {
+async function measureBaseline(): Promise<Record<string, number>> {
   const least = countResources();
   for (let sample = 0; sample < 20; sample++) {
     await new Promise((resolve) => setTimeout(resolve, 25));
@@ -67,7 +67,7 @@ test("1,000 start and kill cycles leave no process, descriptor, timer or scratch
   const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 20, shutdown_grace_ms: 50 } });
   for (let n = 0; n < 4; n++) await cycle(testRunner, n);
   await settle(testRunner);
-  const baseline = await baselineResources();
+  const baseline = await measureBaseline();
   const endings: Record<string, number> = {};
   let next = 4;
   const workers = Array.from({ length: CONCURRENCY }, async () => {

@@ -23,7 +23,7 @@ const countTimers = () => process.getActiveResourcesInfo().filter((name) => name
  * Contains only processes of this test, because other tests use sandboxes at the same time: the outer process and PID 1
  * of its namespace. When PID 1 ends, the kernel ends all others. The start time is included, because pids are reused.
  */
-const started = new Set<string>();
+const started_processes = new Set<string>();
 const identify = (pid: string | number): string => {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -34,9 +34,10 @@ const identify = (pid: string | number): string => {
 };
 const recordProcesses = (outer: number) => {
   const inner = readFileSync(`/proc/${outer}/task/${outer}/children`, "utf8").split(" ").filter(Boolean);
-  for (const pid of [outer, ...inner]) started.add(identify(pid));
+  for (const pid of [outer, ...inner]) started_processes.add(identify(pid));
 };
-const confinedProcesses = () => [...started].filter((line) => line === identify(line.split(" ")[0]!));
+const confinedProcesses = () =>
+  [...started_processes].filter((line) => line === identify(line.split(" ")[0]!));
 
 verifies(
   "sandbox.kill",
@@ -65,8 +66,8 @@ verifies(
     await cycles(CONCURRENCY);
     const baseline = { files: countOpenFiles(), mounts: countMounts(), timers: countTimers() };
     await cycles(CYCLES);
-    started.delete("");
-    expect(started.size).toBeGreaterThan(CYCLES * 1.5);
+    started_processes.delete("");
+    expect(started_processes.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
     const counters = { files: countOpenFiles, mounts: countMounts, timers: countTimers };
     for (const counted of ["files", "mounts", "timers"] as const)

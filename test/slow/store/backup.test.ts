@@ -76,9 +76,9 @@ for (const kind of ["sqlite", "postgres"] as const) {
       const before = await gateway.http<Rows>("GET", "/v1/invocations?export_id=hello");
       const archive = join(folder, "backup.tar.gz");
       // Calls that run during the backup are in the archive completely or not at all.
-      const meanwhile = gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
+      const concurrent_call = gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
       expect(await runCommand(gateway, "backup", archive)).toContain(archive);
-      expect((await meanwhile).stdout).toContain("Hello, Lin!");
+      expect((await concurrent_call).stdout).toContain("Hello, Lin!");
       copyFileSync(join(gateway.home, "secret.key"), join(folder, "secret.key"));
       expect(await runCommand(gateway, "status")).toMatch(/last_backup: +\d{4}-/);
       await gateway.stop();

@@ -17,7 +17,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 for (const threaded of [true, false]) {
   verifies(
     "fault.write-points",
-    `leaves the old or the new state after a crash before any write statement or commit (threaded: ${threaded})`,
+    `leaves the old or the new state if the process crashes before any single write statement or commit (threaded: ${threaded})`,
     async () => {
       const complete_run = await runCompletely(dir, threaded);
       expect(complete_run.statements).toBeGreaterThan(100);

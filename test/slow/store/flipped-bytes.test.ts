@@ -55,7 +55,7 @@ verifies(
   `answers each read correctly or with an error after each of ${FLIPS} changes of one byte in a store, its write-ahead log or its commit counter`,
   async () => {
     const random = randomFrom(SEED);
-    const silent: string[] = [];
+    const undetected: string[] = [];
     const unclear: string[] = [];
     const counts = { refused: 0, answered_with_error: 0, harmless: 0 };
     for (let n = 0; n < FLIPS; n++) {
@@ -64,12 +64,12 @@ verifies(
       const change = flip(home, random);
       const outcome = await tryStore(home);
       counts[outcome.kind]++;
-      for (const name of outcome.wrong) silent.push(`${change}: ${name}`);
+      for (const name of outcome.wrong) undetected.push(`${change}: ${name}`);
       if (outcome.unclear !== undefined) unclear.push(`${change}: ${outcome.unclear}`);
       rmSync(home, { recursive: true });
     }
     console.log(JSON.stringify(counts));
-    expect(silent).toEqual([]);
+    expect(undetected).toEqual([]);
     expect(unclear).toEqual([]);
     // The result is meaningful only if enough changes are detected.
     expect(counts.refused + counts.answered_with_error).toBeGreaterThan(FLIPS / 4);
@@ -107,7 +107,7 @@ verifies(
     const answers = await whole.answers();
     for (const [i, { status }] of answers.entries()) expect(status, PATHS[i]).toBe(200);
     await whole.stop();
-    const silent: string[] = [];
+    const undetected: string[] = [];
     const counts = { refused: 0, error: 0, same: 0 };
     for (let n = 0; n < HOMES; n++) {
       const home = join(dir, `home-${n}`);
@@ -125,7 +125,7 @@ verifies(
         const errors = current_responses.filter(({ status }) => status >= 400);
         for (const [i, response] of current_responses.entries()) {
           if (response.status < 400 && response.text !== answers[i]!.text)
-            silent.push(`${change}: ${PATHS[i]}`);
+            undetected.push(`${change}: ${PATHS[i]}`);
         }
         counts[errors.length === 0 ? "same" : "error"]++;
         await opened.stop();
@@ -133,7 +133,7 @@ verifies(
       rmSync(home, { recursive: true });
     }
     console.log(JSON.stringify(counts));
-    expect(silent).toEqual([]);
+    expect(undetected).toEqual([]);
     expect(counts.refused + counts.error).toBeGreaterThan(HOMES / 8);
   },
   600_000,
@@ -210,7 +210,10 @@ function copyStore(from: string, to: string): void {
   }
 }
 
-/** Changes one byte of a file. Larger files are chosen more often, but all are equally likely in one of ten cases. */
+/**
+ * Changes one byte of a file. Larger files are chosen more often, but all are equally likely in one of ten cases. With
+ * `written_only`, a byte that is not zero is preferred.
+ */
 function flip(home: string, random: () => number, names = readdirSync(home), written_only = false): string {
   const files = names.map((name) => ({ name, size: statSync(join(home, name)).size }));
   const filled = files.filter(({ size }) => size > 0);

@@ -68,11 +68,11 @@ export async function visit(
     await page.goto(gateway.url + path);
     return page;
   };
-  const page = await tab(signed_in ? await signInLink(gateway) : "/");
+  const page = await tab(signed_in ? await createSignInLink(gateway) : "/");
   return { page, problems, tab, close: () => context.close() };
 }
 
-export async function signInLink(gateway: TestGateway): Promise<string> {
+export async function createSignInLink(gateway: TestGateway): Promise<string> {
   const { body } = await gateway.http<{ path: string }>("POST", "/v1/login-links");
   return body.path;
 }

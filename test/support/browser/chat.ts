@@ -18,9 +18,9 @@ export async function sendAndWait(page: Page, text: string): Promise<void> {
 }
 
 export const sessionOf = (page: Page) => decodeURIComponent(new URL(page.url()).hash.slice(1));
-export const lastAnswer = async (page: Page) =>
+export const readLastAnswer = async (page: Page) =>
   (await page.locator(".assistant .text").last().textContent()) ?? "";
 
 /** The texts of the conversation, in order. */
-export const conversationTexts = (page: Page) =>
+export const readConversationTexts = (page: Page) =>
   page.$$eval(".user .text, .assistant .text", (nodes) => nodes.map((node) => node.textContent));

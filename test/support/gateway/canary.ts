@@ -3,7 +3,7 @@
  * unless the test sets their permissions; a gateway that binds such a plugin stores the secret, and every call receives
  * it. When a gateway is disposed of, everything that it left is searched for the value in all encodings: the whole home
  * (database with its log, blobs, files), its log, the output of its commands, and its HTTP responses. CANARY_FOLDER
- * lists what was searched, and scripts/canary.ts sums it up after the run.
+ * has a report for each gateway, and scripts/canary.ts sums up the reports after the run.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";

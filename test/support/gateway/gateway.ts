@@ -14,7 +14,7 @@ export interface TestGateway {
   home: string;
   pid: number;
   process: ChildProcess;
-  /** JSON over HTTP with the admin token. */
+  /** Sends a request with JSON and the admin token. */
   http<T = Record<string, unknown>>(
     method: string,
     path: string,
@@ -75,12 +75,12 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
     log += chunk;
   });
   const exited = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
-  const ready = await Promise.race([firstLine(child), exited.then(() => null)]);
+  const ready = await Promise.race([readFirstLine(child), exited.then(() => null)]);
   if (ready === null) throw new Error(`The gateway exited before it was ready:\n${log}`);
   const { url } = JSON.parse(ready) as { url?: string };
   if (url === undefined) throw new Error(`The gateway refused to start: ${ready}`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
-  const running = () => child.exitCode === null && child.signalCode === null;
+  const isRunning = () => child.exitCode === null && child.signalCode === null;
   const searched: SearchReport = { places: 0, bytes: 0, hits: [] };
   const gateway: TestGateway = {
     canary_bindings: 0,
@@ -110,7 +110,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
       return result;
     },
     async stop() {
-      if (running()) child.kill("SIGTERM");
+      if (isRunning()) child.kill("SIGTERM");
       return exited;
     },
     async kill9() {
@@ -119,7 +119,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
     },
     log: () => log,
     async dispose() {
-      if (running()) child.kill("SIGKILL");
+      if (isRunning()) child.kill("SIGKILL");
       await exited;
       if (existsSync(home)) searchFolder(home, searched);
       searchText("the log", log, searched);
@@ -157,7 +157,7 @@ export function cleanEnvironment(additions: Record<string, string>): NodeJS.Proc
   return { ...Object.fromEntries(inherited), ...additions };
 }
 
-async function firstLine(child: ChildProcess): Promise<string> {
+async function readFirstLine(child: ChildProcess): Promise<string> {
   const { promise, resolve: done } = Promise.withResolvers<string>();
   let text = "";
   child.stdout!.on("data", (chunk) => {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
 /** The health of the plugin reports `word`, a counter, and how often its library was loaded. */
-export function writeManyFiles(word: string): string {
+export function writeManyFilesPlugin(word: string): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "backplane-again-")));
   const files = {
     "package.json": JSON.stringify({

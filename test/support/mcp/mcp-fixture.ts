@@ -17,8 +17,8 @@ export interface McpFixture {
 export async function startMcpFixture(): Promise<McpFixture> {
   const gateway = await startTestGateway();
   // The risk of the fixture's tools is unknown, so each call would need approval.
-  const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
-  if (tolerant.code !== 0) throw new Error(tolerant.stderr);
+  const policy_change = await gateway.cli("policy", "set", "tolerance.conversation", "full");
+  if (policy_change.code !== 0) throw new Error(policy_change.stderr);
   const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: FIXTURE } });
   if (installed.status !== 201) throw new Error(JSON.stringify(installed.body));
   const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", {

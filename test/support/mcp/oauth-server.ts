@@ -32,7 +32,7 @@ export interface AuthorizationServer {
   token_delay_ms: number;
   /** The person's decision. */
   consent: "yes" | "no";
-  /** Shows a page with a link that the person has to follow. */
+  /** Whether the authorization endpoint shows a page with a link that the person has to follow. */
   shows_page: boolean;
   /** If not null, tokens are issued for this resource instead of the requested one. */
   wrong_resource: string | null;
@@ -54,7 +54,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   const server = createServer((request, response) => void handle(request, response));
   const address = await listen(server);
   const issuer = `http://${address}`;
-  const mint = (kind: string) => {
+  const issueSecret = (kind: string) => {
     const token = `${kind}-${randomBytes(24).toString("base64url")}`;
     authority.issued_secrets.push(token);
     return token;
@@ -84,9 +84,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       scopes_supported: ["notes", "offline_access"],
     },
     findToken(token, resource) {
-      const grant = access_tokens.get(token);
-      return grant !== undefined && grant.expires_at > Date.now() && grant.resource === resource
-        ? grant
+      const known = access_tokens.get(token);
+      return known !== undefined && known.expires_at > Date.now() && known.resource === resource
+        ? known
         : null;
     },
     revokeAll(options = {}) {
@@ -97,35 +97,35 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       const response = await fetch(authorization_url, { redirect: "manual" });
       return response.headers.get("location")!;
     },
-    close: () => end(server),
+    close: () => closeServer(server),
   };
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const url = new URL(request.url!, issuer);
-    const body = await read(request);
+    const body = await readBody(request);
     if (url.pathname === "/.well-known/oauth-authorization-server")
-      return json(response, 200, authority.metadata);
+      return sendJson(response, 200, authority.metadata);
     if (url.pathname === "/authorize") return authorize(url, response);
     if (url.pathname === "/register") {
       authority.registrations.push(JSON.parse(body) as Record<string, unknown>);
-      return json(response, 201, { client_id: `client-${authority.registrations.length}` });
+      return sendJson(response, 201, { client_id: `client-${authority.registrations.length}` });
     }
     if (url.pathname === "/revoke") {
       const { token, token_type_hint } = formOf(body);
       if (authority.revoke_status !== 200)
-        return json(response, authority.revoke_status, { error: `about ${token}` });
-      if (!token!.startsWith(token_type_hint!.replace("_token", "-"))) return json(response, 400, {});
+        return sendJson(response, authority.revoke_status, { error: `about ${token}` });
+      if (!token!.startsWith(token_type_hint!.replace("_token", "-"))) return sendJson(response, 400, {});
       authority.revoked.push(token!);
       refresh_tokens.delete(token!);
       access_tokens.delete(token!);
-      return json(response, 200, {});
+      return sendJson(response, 200, {});
     }
     if (url.pathname === "/token") {
       if (authority.token_delay_ms > 0)
         await new Promise((done) => setTimeout(done, authority.token_delay_ms));
-      return token(request, formOf(body), response);
+      return respondWithTokens(request, formOf(body), response);
     }
-    return json(response, 404, {});
+    return sendJson(response, 404, {});
   }
 
   function authorize(url: URL, response: ServerResponse): ServerResponse {
@@ -139,22 +139,22 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     redirect.searchParams.set("iss", issuer);
     if (authority.consent === "no") redirect.searchParams.set("error", "access_denied");
     else {
-      const code = mint("code");
+      const code = issueSecret("code");
       codes.set(code, parameters);
       redirect.searchParams.set("code", code);
     }
     return response.writeHead(302, { location: redirect.href }).end();
   }
 
-  function token(request: IncomingMessage, form: Form, response: ServerResponse): ServerResponse {
+  function respondWithTokens(request: IncomingMessage, form: Form, response: ServerResponse): ServerResponse {
     authority.token_requests.push(form);
     const reject = (error: string) =>
-      json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
+      sendJson(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
     if (form.grant_type === "client_credentials") {
       const basic = /^Basic (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
       const [id = "", secret] = Buffer.from(basic, "base64").toString().split(":");
       if (secrets.get(id) !== secret || secret === undefined) return reject("invalid_client");
-      return grant(
+      return issueTokens(
         response,
         { client_id: id, resource: form.resource!, scope: form.scope ?? "", expires_at: 0 },
         false,
@@ -164,7 +164,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       const refreshed = refresh_tokens.get(form.refresh_token!);
       refresh_tokens.delete(form.refresh_token!);
       if (refreshed === undefined || refreshed.client_id !== form.client_id) return reject("invalid_grant");
-      return grant(response, refreshed, true);
+      return issueTokens(response, refreshed, true);
     }
     const requested = codes.get(form.code ?? "");
     codes.delete(form.code ?? "");
@@ -179,7 +179,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       requested.code_challenge === proof &&
       requested.code_challenge_method === "S256";
     if (!valid) return reject("invalid_grant");
-    return grant(
+    return issueTokens(
       response,
       {
         client_id: form.client_id!,
@@ -191,9 +191,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     );
   }
 
-  function grant(response: ServerResponse, token: Token, with_refresh: boolean): ServerResponse {
+  function issueTokens(response: ServerResponse, token: Token, with_refresh: boolean): ServerResponse {
     const resource = authority.wrong_resource ?? token.resource;
-    const access_token = mint("access");
+    const access_token = issueSecret("access");
     access_tokens.set(access_token, {
       ...token,
       resource,
@@ -205,10 +205,10 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       expires_in: authority.expires_in,
       scope: token.scope,
     };
-    if (!with_refresh) return json(response, 200, response_body);
-    const refresh_token = mint("refresh");
+    if (!with_refresh) return sendJson(response, 200, response_body);
+    const refresh_token = issueSecret("refresh");
     refresh_tokens.set(refresh_token, token);
-    return json(response, 200, { ...response_body, refresh_token });
+    return sendJson(response, 200, { ...response_body, refresh_token });
   }
 
   return authority;
@@ -238,13 +238,13 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
     call_scope: "notes",
     seen: [],
     resource: url,
-    close: () => end(server),
+    close: () => closeServer(server),
   };
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
-    const body = await read(request);
+    const body = await readBody(request);
     if (request.url === new URL(metadata).pathname) {
-      return json(response, 200, {
+      return sendJson(response, 200, {
         resource: protected_server.resource,
         authorization_servers: [authority.issuer],
       });
@@ -256,12 +256,12 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
     const token = authority.findToken(authorization?.replace(/^Bearer /, "") ?? "", url);
     if (token === null) {
       const challenge = `Bearer error="invalid_token", scope="notes", resource_metadata="${metadata}"`;
-      return json(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });
+      return sendJson(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });
     }
     const needs = method === "tools/call" ? protected_server.call_scope : "notes";
     if (!token.scope.split(" ").includes(needs)) {
       const challenge = `Bearer error="insufficient_scope", scope="${needs}", resource_metadata="${metadata}"`;
-      return json(response, 403, { error: "insufficient_scope" }, { "www-authenticate": challenge });
+      return sendJson(response, 403, { error: "insufficient_scope" }, { "www-authenticate": challenge });
     }
     if (id === undefined) return response.writeHead(202).end();
     const results: Record<string, object> = {
@@ -270,7 +270,7 @@ export async function startProtectedServer(authority: AuthorizationServer): Prom
       // This server echoes the credential, so that tests can check its redaction.
       "tools/call": { content: [{ type: "text", text: `${token.client_id} ${authorization}` }] },
     };
-    return json(response, 200, {
+    return sendJson(response, 200, {
       jsonrpc: "2.0",
       id,
       result: { resultType: "complete", ...results[method] },
@@ -284,13 +284,18 @@ function formOf(body: string): Form {
   return Object.fromEntries(new URLSearchParams(body));
 }
 
-async function read(request: IncomingMessage): Promise<string> {
+async function readBody(request: IncomingMessage): Promise<string> {
   let body = "";
   for await (const chunk of request) body += String(chunk);
   return body;
 }
 
-function json(response: ServerResponse, status: number, value: object, headers: Form = {}): ServerResponse {
+function sendJson(
+  response: ServerResponse,
+  status: number,
+  value: object,
+  headers: Form = {},
+): ServerResponse {
   return response
     .writeHead(status, { "content-type": "application/json", ...headers })
     .end(JSON.stringify(value));
@@ -301,7 +306,7 @@ async function listen(server: Server): Promise<string> {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function end(server: Server): Promise<void> {
+function closeServer(server: Server): Promise<void> {
   server.closeAllConnections();
   return new Promise((done) => server.close(() => done()));
 }

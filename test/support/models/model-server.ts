@@ -89,7 +89,7 @@ export async function startModelServer(): Promise<ModelServer> {
   };
 }
 
-/** Makes the server the active model of the gateway's org. */
+/** Makes the server the active model of the gateway's organization. */
 export async function useModelServer(gateway: TestGateway, { base_url }: ModelServer): Promise<void> {
   // The admin token allows this loopback address, as for a model server on the operator's machine.
   const config = { base_url, model: "scripted", timeout_s: 600, allow_private: true };

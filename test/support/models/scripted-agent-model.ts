@@ -41,9 +41,9 @@ export async function startAgentModel(): Promise<AgentModel> {
     const results = messages.slice(Math.max(last, 0)).filter(({ role }) => role === "tool").length;
     const task = textOf(messages[last]?.content);
     const completed = results + [...task.matchAll(RESULT)].length;
-    const wanted = [...task.matchAll(USES)];
+    const requested_calls = [...task.matchAll(USES)];
     response.writeHead(200, { "content-type": "text/event-stream" });
-    const [, name, args] = wanted[completed] ?? [];
+    const [, name, args] = requested_calls[completed] ?? [];
     if (name === undefined) send(response, { content: `I made ${completed} calls.` }, "stop");
     else {
       const call = { index: 0, id: `call_${++calls}`, type: "function", function: { name, arguments: args } };

@@ -1,7 +1,7 @@
 /**
- * Tools that write one line to a file for each run and then wait until the test opens a gate. `pay` must not run twice,
- * `look` and `note` may, and `pay_one` runs one call at a time. The hook `on_settled` writes a line for each delivery and
- * waits while hooks are held.
+ * Tools that write one line to a file each time they are called and then wait until the test opens a gate. `pay` must not
+ * run twice, `look` and `note` may, and `pay_one` runs one call at a time. The hook `on_settled` writes a line for each
+ * delivery and waits while hooks are held.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ const RELEASE = "release the hooks";
 export interface GatedTool {
   /** Installs the tools and optionally the hook on all gateways and binds them once: the gateways share a database. */
   install(gateways: readonly TestGateway[], with_hook?: boolean): Promise<void>;
-  /** The number of runs with this name. */
+  /** How often a tool was started with this name. */
   countRuns(name: string): number;
   openGate(name: string): void;
   /** The delivery ids of the hook's calls, in order. */

@@ -20,6 +20,7 @@ interface ToolSpec {
   effect_class?: string;
   default_timeout_ms?: number;
   max_concurrency?: number;
+  /** Additional lines of the export, such as its permissions; by default a secret slot for the canary. */
   extra?: string;
 }
 
@@ -105,7 +106,7 @@ export async function installAndBind(
   );
   if (installed.status >= 300) throw new Error(`install: ${JSON.stringify(installed.body)}`);
   const bindings: Record<string, string> = {};
-  const slots = await canarySecrets(gateway, installed.body);
+  const slots = await findCanarySecrets(gateway, installed.body);
   if (Object.values(slots).some((secrets) => secrets !== undefined)) {
     await gateway.http("PUT", `/v1/secrets/${CANARY_NAME}`, { value: CANARY });
   }
@@ -125,7 +126,7 @@ export async function installAndBind(
 }
 
 /** Returns the secrets to bind for each export: the canary, if the export has a slot for it. */
-async function canarySecrets(
+async function findCanarySecrets(
   gateway: TestGateway,
   installed: { package_id: string; version: string },
 ): Promise<Record<string, { secrets: Record<string, string> } | undefined>> {

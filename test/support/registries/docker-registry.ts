@@ -43,7 +43,7 @@ export async function startDockerRegistry({
   const missing = PROGRAMS.filter((file) => !existsSync(file));
   if (missing.length > 0)
     throw new Error(
-      `${missing.join(" and ")} missing. Install with \`apt-get install -y docker-registry skopeo\`.`,
+      `Missing: ${missing.join(", ")}. Install them with \`apt-get install -y docker-registry skopeo\`.`,
     );
   const dir = mkdtempSync(join(tmpdir(), "docker-registry-"));
   const host = `127.0.0.1:${await freePort()}`;

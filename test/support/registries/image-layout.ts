@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { type LayerEntry, layerOf } from "../../../packages/supply/test/support/image-layers.ts";
 
-/** An image layout with two layers: a static program with a file to remove, and the layer that removes it. */
+/** Writes an image layout with two layers: a static program with a file to remove, and the layer that removes it. */
 export async function writeImageLayout(folder: string): Promise<string> {
   const dir = join(folder, "layout");
   const program = join(folder, "server");

@@ -1,7 +1,7 @@
 /**
  * Runs a quickstart of docs/quickstarts the way a reader does: every `sh` block in order, in one shell, with an empty
- * HOME. A `text` block after it has lines that the output must contain in this order; `…` stands for any text.
- * Comments, which a reader does not see, describe what else a reader does:
+ * HOME. A `text` block after an `sh` block has lines that its output must contain in this order; `…` stands for any
+ * text. Comments, which a reader does not see, describe what else a reader does:
  *
  *   <!-- not run: REASON -->                the next block is not run
  *   <!-- exits with 4 -->                   the next block ends with this exit code

@@ -66,7 +66,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     for await (const chunk of stored!.content) expect(chunk.length).toBeLessThanOrEqual(256 * 1024);
   });
 
-  test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
+  test("refuses to open a missing or changed artifact, and to open or store one under an invalid hash", async () => {
     const { files, change } = subject();
     const { bytes, sha256 } = createUniqueBytes();
     await files.store(sha256, bytes);
@@ -96,7 +96,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect((await readAll(stored!.content)).length).toBe(300);
   });
 
-  test("keeps no file open when a reader stops before or after the first chunk", async () => {
+  test("closes the file if a reader stops, whether it has read a chunk or not", async () => {
     const { files } = subject();
     const { bytes, sha256 } = createUniqueBytes(600_000);
     await files.store(sha256, bytes);
@@ -105,8 +105,8 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     const unreadStream = Readable.from(unread!.content);
     unreadStream.destroy();
     await once(unreadStream, "close");
-    const begun = await files.open(sha256);
-    for await (const chunk of begun!.content) {
+    const partly_read = await files.open(sha256);
+    for await (const chunk of partly_read!.content) {
       expect(chunk.length).toBeGreaterThan(0);
       break;
     }

@@ -5,7 +5,7 @@ import type { PluginEntry } from "@backplane/contract";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
 import {
-  writeManyFiles,
+  writeManyFilesPlugin,
   writePluginFile,
 } from "../../../../test/support/kernel-plugins/many-files-plugin.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -22,7 +22,7 @@ function entryOf(dir: string): PluginEntry {
 }
 
 test("reloads every file of a plugin once and none of its dependencies", async () => {
-  const folder = writeManyFiles("first");
+  const folder = writeManyFilesPlugin("first");
   folders.push(folder);
   const home = mkdtempSync(join(tmpdir(), "backplane-again-home-"));
   folders.push(home);

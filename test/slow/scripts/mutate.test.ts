@@ -3,9 +3,9 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createJudge, type Judge } from "../../scripts/mutants/judge.ts";
-import type { Mutant } from "../../scripts/mutants/mutant.ts";
-import { selectMutants } from "../../scripts/mutants/select.ts";
+import { createJudge, type Judge } from "../../../scripts/mutants/judge.ts";
+import type { Mutant } from "../../../scripts/mutants/mutant.ts";
+import { selectMutants } from "../../../scripts/mutants/select.ts";
 
 const SOURCE = `export const limit = 3;
 export function below(n) {
@@ -59,46 +59,46 @@ function mutant(from: string, to: string, more: Partial<Mutant> = {}): Mutant {
 }
 
 test.for<[string, Mutant, string, RegExp]>([
-  ["a failed test kills it", mutant("n < limit", "n > limit"), "killed", /^finds a number below the limit$/],
-  ["it survives if all tests pass", mutant("n < limit", "n <= limit"), "survived", /^$/],
-  ["it does not run if it has a syntax error", mutant("n < limit", "n <"), "did not run", /./],
   [
-    "it does not run with an undefined name",
+    "is killed by a failed test",
+    mutant("n < limit", "n > limit"),
+    "killed",
+    /^finds a number below the limit$/,
+  ],
+  ["survives if all tests pass", mutant("n < limit", "n <= limit"), "survived", /^$/],
+  ["does not run if it has a syntax error", mutant("n < limit", "n <"), "did not run", /./],
+  [
+    "does not run if it uses an undefined name",
     mutant("n < limit", "n < most"),
     "did not run",
     /most is not defined/,
   ],
   [
-    "it does not run if its filter matches no test",
+    "does not run if its filter matches no test",
     mutant("n < limit", "n > limit", { only: "no such test" }),
     "did not run",
     /no test matched/,
   ],
+  ["does not run if its code is not found", mutant("n <= limit", "n > limit"), "did not run", /exactly once/],
   [
-    "it does not run if its code is not found",
-    mutant("n <= limit", "n > limit"),
-    "did not run",
-    /exactly once/,
-  ],
-  [
-    "it does not run if its tests fail without it",
+    "does not run if its tests fail even without it",
     mutant("n < limit", "n > limit", { tests: ["test/red.test.ts"] }),
     "did not run",
     /without the mutant.*fails anyway/,
   ],
   [
-    "a test that reaches its limit is reported separately",
+    "times out if a test reaches its limit",
     mutant("n < limit", "n > limit", { only: "waits forever" }),
     "timed out",
     /waits forever/,
   ],
   [
-    "a test that reaches its limit kills it if it is expected to hang",
+    "is killed by a test that reaches its limit if it is expected to hang",
     mutant("n < limit", "n > limit", { only: "waits forever", hangs: true }),
     "killed",
     /waits forever/,
   ],
-])("a mutant: %s", async ([, changed, outcome, detail]) => {
+])("a mutant %s", async ([, changed, outcome, detail]) => {
   expect(await judge.judge(changed)).toEqual({ outcome, detail: expect.stringMatching(detail) });
 });
 
