@@ -22,7 +22,7 @@ const entries = globSync("packages/*/package.json")
             {
               entry: join(name, path),
               source: join(dirname(file), target["backplane-source"]),
-              built: resolve(dirname(file), target.default),
+              bundle: resolve(dirname(file), target.default),
             },
           ],
     );
@@ -34,15 +34,15 @@ test("writes bundles in plain ASCII, which V8 keeps with one byte per character"
   expect(bundles.filter((file) => readFileSync(file).some((byte) => byte > 0x7f))).toEqual([]);
 });
 
-test("bundles every module of the gateway into files that import no other file of their module but shared chunks", () => {
+test("bundles every module of the gateway into files that import only shared chunks of their module", () => {
   expect(entries.map(({ entry }) => entry)).toEqual(
     "agent api authoring cli contract contract/schema door gateway kernel ports registry runner servers session store supply wire"
       .split(" ")
       .map((name) => `@backplane/${name}`)
       .sort(),
   );
-  for (const { built } of entries) {
-    for (const file of globSync(join(dirname(built), "*.js"))) {
+  for (const { bundle } of entries) {
+    for (const file of globSync(join(dirname(bundle), "*.js"))) {
       const relative_imports = [
         ...readFileSync(file, "utf8").matchAll(/^(?:import|export) .*from "(\.[^"]*)"/gm),
       ];
@@ -61,7 +61,7 @@ test("bundles every plugin of the gateway into one file", () => {
 });
 
 test("a bundle has the exports of its sources and does not load Node's HTTP client", () => {
-  const urls = entries.map(({ built }) => pathToFileURL(built).href);
+  const urls = entries.map(({ bundle }) => pathToFileURL(bundle).href);
   const program = `
     const exported = [];
     for (const url of ${JSON.stringify(urls)}) exported.push(Object.keys(await import(url)).sort());

@@ -78,6 +78,6 @@ test("the container file uses exact versions, an ordinary user and the gateway's
   expect(names.lastIndexOf("RUN")).toBeLessThan(names.indexOf("USER"));
   for (const name of ["ENTRYPOINT", "CMD"])
     expect(JSON.parse(steps[names.indexOf(name)]![1]!)).toBeInstanceOf(Array);
-  for (const [, label] of steps.filter(([name]) => name === "RUN"))
-    if (label!.includes("apt-get install")) expect(label).toContain("rm -rf /var/lib/apt/lists/*");
+  for (const [, command] of steps.filter(([name]) => name === "RUN"))
+    if (command!.includes("apt-get install")) expect(command).toContain("rm -rf /var/lib/apt/lists/*");
 });

@@ -83,7 +83,7 @@ test("every mutant names tests that exist", () => {
 });
 
 /** Titles may be in a file that the test file imports, such as the cases that both stores run. */
-test("every filter matches a title near its tests", () => {
+test("every filter matches a title in the folder of its tests", () => {
   const unmatched = MUTANTS.filter(({ only, tests }) => {
     if (only === undefined) return false;
     const folders = new Set(tests.map((file) => dirname(file)));

@@ -26,7 +26,7 @@ interface Machine {
   purpose?: "slow";
 }
 
-/** Runs the script on this machine with a /usr/bin that contains only the given apt-get. */
+/** Runs the script on this machine with a /usr/bin that contains only `apt` as apt-get. */
 function prepare({ apt, uid, env = {}, purpose }: Machine) {
   const apt_mount: string[] = [];
   if (apt !== undefined) {

@@ -52,7 +52,7 @@ test("a name that two files declare is found", () => {
 /** Short functions that are easier to write again than to find. */
 const REPEATED = /^(?:function|const) (?:isObject|isRecord)\b/m;
 
-test("no file declares its own copy of a function that contract exports", () => {
+test("no file declares its own isObject or isRecord instead of the function of contract", () => {
   const files = globSync("{packages,plugins}/*/src/**/*.{ts,tsx}", { exclude: ["**/node_modules/**"] });
   expect(files.filter((file) => REPEATED.test(readFileSync(file, "utf8")))).toEqual([]);
   expect(REPEATED.test("\nfunction isObject(value: unknown): boolean {\n")).toBe(true);
