@@ -142,7 +142,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
       [QUALITY, "approves calls for a session, lists the approval and revokes it"],
       [
         MANAGE,
-        "runs later calls of a session without asking after one answer, and asks again after the answer is revoked",
+        "runs later calls of a session without asking after an approval for the session, and asks again after it is revoked",
       ],
     ],
   },
@@ -166,14 +166,14 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     tests: [
       [
         MANAGE,
-        "keeps references, alternatives, nulls and lists of objects while a form edits one field, and applies every change at the next call without a restart",
+        "keeps $ref, oneOf, nullable and object-list fields when the form edits another field, and applies every change to the next call without a restart",
       ],
     ],
   },
   {
     check: 18,
     requirement: "a stored secret is never shown",
-    tests: [[MANAGE, "never shows a stored secret or sends one to the browser"]],
+    tests: [[MANAGE, "never shows a stored secret on a page or returns it in a response"]],
   },
   {
     check: 19,
@@ -224,7 +224,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     tests: [
       [
         MANAGE,
-        "keeps references, alternatives, nulls and lists of objects while a form edits one field, and applies every change at the next call without a restart",
+        "keeps $ref, oneOf, nullable and object-list fields when the form edits another field, and applies every change to the next call without a restart",
       ],
     ],
   },
