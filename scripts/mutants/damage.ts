@@ -73,7 +73,7 @@ export const DAMAGE_DEFENSES: Mutant[] = [
   {
     name: "the file is checked before it is used",
     file: `${SQLITE}/open.ts`,
-    from: "checkDatabaseContent(owner, file, check_first, log);",
+    from: "checkDatabaseContent(write_connection, file, check_first, log);",
     to: "",
     tests: DAMAGE_TESTS,
   },
@@ -108,7 +108,7 @@ export const DAMAGE_DEFENSES: Mutant[] = [
   {
     name: "commits are counted outside the store",
     file: `${SQLITE}/writer/run-batch.ts`,
-    from: "if (counts) counter.committed();",
+    from: "if (counts) counter.recordCommit();",
     to: "",
     tests: DAMAGE_TESTS,
   },

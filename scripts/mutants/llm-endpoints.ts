@@ -149,8 +149,8 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
   {
     name: "llm endpoints: a lost token-count request is not counted as a model call of its run",
     file: "packages/store/src/ops/llm-calls.ts",
-    from: "lost.filter(countsForRun)",
-    to: "lost.filter(({ run_id }) => run_id !== null)",
+    from: "lost_calls.filter(countsForRun)",
+    to: "lost_calls.filter(({ run_id }) => run_id !== null)",
     tests: CONTRACT_SQLITE_TESTS,
     only: "counts a lost model call for its run",
   },

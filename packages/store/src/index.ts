@@ -16,12 +16,12 @@ export {
   backUpStoreFile,
   checkStoreFile,
   type RepairResult,
+  readStoreSize,
   repairStoreFile,
   restoreStoreFile,
   type StoreReport,
-  storeBytes,
 } from "./sqlite/damage/maintenance.ts";
 export { LOCK_FILE, lockHome } from "./sqlite/lock-home.ts";
-export { storeSchemaVersion } from "./sqlite/migrate.ts";
+export { readStoreSchemaVersion } from "./sqlite/migrate.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
 export { createSecretVault, type KeyFile, type VaultKey } from "./vault/secret-vault.ts";

@@ -13,11 +13,11 @@ test("exports only the public names of the module", () => {
     "openPostgresStore",
     "openSqliteStore",
     "readDatabaseSummary",
+    "readStoreSchemaVersion",
+    "readStoreSize",
     "repairStoreFile",
     "restoreDatabase",
     "restoreStoreFile",
     "sqliteDiskFault",
-    "storeBytes",
-    "storeSchemaVersion",
   ]);
 });

@@ -17,8 +17,8 @@ import {
   backUpStoreFile,
   dumpDatabase,
   lockHome,
+  readStoreSchemaVersion,
   sqliteDiskFault,
-  storeSchemaVersion,
 } from "@backplane/store";
 import { inspectContent } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
@@ -110,7 +110,7 @@ async function addStore(
   } finally {
     lock?.release();
   }
-  const schema_version = storeSchemaVersion(copy);
+  const schema_version = readStoreSchemaVersion(copy);
   await archive.add(STORE_FILE, copy);
   await rm(copy);
   return { kind: "sqlite", schema_version, tables: [] };

@@ -6,7 +6,7 @@ import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
-import { readDatabaseSummary, storeBytes, storeSchemaVersion } from "@backplane/store";
+import { readDatabaseSummary, readStoreSchemaVersion, readStoreSize } from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
 import { assertSafeListen } from "../config/listen.ts";
 import { readDaemon } from "../home/home.ts";
@@ -143,7 +143,7 @@ async function checkDatabase(url: string): Promise<DoctorCheck> {
 async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   if (config.store.url !== undefined) return await checkDatabase(config.store.url);
   const file = `${config.home}/store.db`;
-  const bytes = existsSync(file) ? storeBytes(file) : undefined;
+  const bytes = existsSync(file) ? readStoreSize(file) : undefined;
   if ((bytes ?? 0) > MAX_CHECKED_BYTES) {
     const message = `not checked, because its size is ${Math.round(bytes! / 1024 / 1024)} MiB`;
     return { name: "store", status: "degraded", message, fix: "backplane store check" };
@@ -156,7 +156,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
     return {
       name: "store",
       status: "ok",
-      message: `SQLite, schema ${storeSchemaVersion(file)}, intact, every row's checksum matches (${report.bytes} bytes)`,
+      message: `SQLite, schema ${readStoreSchemaVersion(file)}, intact, every row's checksum matches (${report.bytes} bytes)`,
     };
   const parts = [
     ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing`]),

@@ -1,7 +1,7 @@
 /** The kind, schema and size of the configured store, and its last backup, for `status` and `doctor`. */
 import { join } from "node:path";
 import type { StoreSummary } from "@backplane/ports";
-import { readDatabaseSummary, storeBytes, storeSchemaVersion } from "@backplane/store";
+import { readDatabaseSummary, readStoreSchemaVersion, readStoreSize } from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
 import { readLastBackup } from "../home/last-backup.ts";
 
@@ -12,6 +12,6 @@ export async function readStoreSummary({ home, store: { url } }: GatewayConfig):
     return { kind: "postgres", schema_version, bytes, last_backup_at };
   }
   const file = join(home, "store.db");
-  const schema_version = storeSchemaVersion(file);
-  return { kind: "sqlite", schema_version, bytes: storeBytes(file), last_backup_at };
+  const schema_version = readStoreSchemaVersion(file);
+  return { kind: "sqlite", schema_version, bytes: readStoreSize(file), last_backup_at };
 }

@@ -5,8 +5,8 @@ import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
 
 export interface Backend {
   dialect: SqlDialect;
-  /** The caller's time for an operation, or null if the database uses its own clock (see nowSql). */
-  callerTime(now: number): number | null;
+  /** Returns `now`, the caller's time, or null if the database uses its own clock (see nowSql). */
+  selectTime(now: number): number | null;
   /**
    * Resolves when the write is on disk. A refused write has changed nothing. After `store.unavailable` the outcome can
    * be unknown, because the connection or the writer thread failed.

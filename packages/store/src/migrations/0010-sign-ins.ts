@@ -1,4 +1,4 @@
-/** The gateway's sign-ins to servers of bindings, each sealed as a whole, and the latest login attempt of each binding. */
+/** The gateway's sign-ins to servers of bindings, each sealed as a whole, and the latest login of each binding. */
 import type { Migration } from "./migration.ts";
 
 export const signIns: Migration = {

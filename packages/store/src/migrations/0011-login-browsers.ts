@@ -1,6 +1,6 @@
 /**
- * A login attempt belongs to the browser that opened it first. Existing attempts have no browser, so pending ones must be
- * started again.
+ * A login belongs to the browser that opened it first. Existing logins have no browser, so pending ones must be started
+ * again.
  */
 import type { Migration } from "./migration.ts";
 

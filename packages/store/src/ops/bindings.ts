@@ -105,7 +105,7 @@ export interface RemoveBinding {
   id: string;
   /** Null accepts any generation. */
   expected: number | null;
-  /** The configuration that a later binding of the package begins with; null keeps nothing and changes nothing. */
+  /** The configuration that a later binding of the package begins with; null leaves the kept one unchanged. */
   kept: KeptSettings | null;
   records: ChangeRecordRows;
 }

@@ -94,13 +94,13 @@ function* checkLimits(p: ConfigWrite): Op<void> {
     [p.org_id],
   );
   if ((totals!.keys as number) > p.max_keys) {
-    refuse("config.limit", `An org can have at most ${p.max_keys} configuration keys.`, {
+    refuse("config.limit", `An organization can have at most ${p.max_keys} configuration keys.`, {
       limit: "keys_per_org",
       max: p.max_keys,
     });
   }
   if ((totals!.bytes as number) > p.max_bytes) {
-    refuse("config.limit", `The configuration of an org holds at most ${p.max_bytes} bytes.`, {
+    refuse("config.limit", `The configuration of an organization holds at most ${p.max_bytes} bytes.`, {
       limit: "bytes_per_org",
       max: p.max_bytes,
     });

@@ -206,7 +206,7 @@ export interface SettleHarness {
   run: { id: string; status: string; outcome: string; tape: TapeRows | null } | null;
 }
 
-/** Null if the call was already settled. */
+/** Returns null if the call was already settled. */
 export function* settleHarness(
   p: SettleHarness,
   dialect: SqlDialect,
@@ -244,7 +244,7 @@ export function* appendProgress(rows: SqlValue[][], dialect: SqlDialect): Op<voi
   );
 }
 
-export interface OrphanedCalls {
+export interface OrphanQuery {
   status: "running" | "waiting_approval";
   node_id: string;
   now: number | null;
@@ -254,7 +254,7 @@ export interface OrphanedCalls {
 }
 
 /** Takes over the calls of nodes whose lease has expired. */
-export function* claimInvocations(p: OrphanedCalls, dialect: SqlDialect): Op<Row[]> {
+export function* claimInvocations(p: OrphanQuery, dialect: SqlDialect): Op<Row[]> {
   const { where, values } = orphanCondition(p, dialect);
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
@@ -266,7 +266,7 @@ export function* claimInvocations(p: OrphanedCalls, dialect: SqlDialect): Op<Row
 }
 
 /** The calls that `claimInvocations` would take over. */
-export function* listOrphans(p: OrphanedCalls, dialect: SqlDialect): Op<Row[]> {
+export function* listOrphans(p: OrphanQuery, dialect: SqlDialect): Op<Row[]> {
   const { where, values } = orphanCondition(p, dialect);
   return yield sql(
     `select ${INVOCATION_COLUMNS} from invocations i where ${where} order by i.id limit $2`,
@@ -275,7 +275,7 @@ export function* listOrphans(p: OrphanedCalls, dialect: SqlDialect): Op<Row[]> {
 }
 
 function orphanCondition(
-  p: OrphanedCalls,
+  p: OrphanQuery,
   dialect: SqlDialect,
 ): { where: string; values: (string | number | null)[] } {
   const values = dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now];
@@ -286,7 +286,7 @@ function orphanCondition(
 }
 
 export function* claimWaiting(
-  p: Omit<OrphanedCalls, "status">,
+  p: Omit<OrphanQuery, "status">,
   dialect: SqlDialect,
 ): Op<{ row: Row; approval: Row }[]> {
   const claimed = yield* claimInvocations({ ...p, status: "waiting_approval" }, dialect);

@@ -97,16 +97,16 @@ export function* endLostLlmCalls(
 ): Op<number> {
   const node = "(llm_calls.body::json->>'node_id')";
   const dead = p.dead_nodes ? `or (${node} is not null ${expiredNodeCondition(dialect, node, "$2")})` : "";
-  const lost = yield sql(
+  const lost_calls = yield sql(
     `update llm_calls set status = 'lost' where status = 'running' and (deadline < $1 ${dead}) returning run_id, body`,
     p.dead_nodes ? [p.before, p.now] : [p.before],
   );
   const no_tokens = { input_other: 0, input_cache_read: 0, input_cache_creation: 0, output: 0 };
-  const by_run = Map.groupBy(lost.filter(countsForRun), ({ run_id }) => run_id as string);
+  const by_run = Map.groupBy(lost_calls.filter(countsForRun), ({ run_id }) => run_id as string);
   // In the order of the runs, so that two gateways that do this concurrently do not wait for each other.
   for (const [run_id, calls] of [...by_run].toSorted(([a], [b]) => (a < b ? -1 : 1)))
     yield* countEndpointUse({ run_id, calls: calls.length, ...no_tokens });
-  return lost.length;
+  return lost_calls.length;
 }
 
 function countsForRun({ run_id, body }: Row): boolean {

@@ -183,7 +183,10 @@ export interface EndRun {
   records: ChangeRecordRows;
 }
 
-/** Null if another gateway owns the run, or it has ended. */
+/**
+ * Returns only `joins` if other gateways have added more messages than the turn has read. Returns null if another
+ * gateway owns the run, or it has ended.
+ */
 export function* endRun(
   p: EndRun,
   dialect: SqlDialect,

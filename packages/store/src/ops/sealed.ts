@@ -1,4 +1,6 @@
-/** Lists and replaces the sealed secrets, configuration values and sign-ins of all orgs, to seal them with a new key. */
+/**
+ * Lists and replaces the sealed secrets, configuration values and sign-ins of all orgs, to seal them with a new key.
+ */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";
@@ -34,7 +36,7 @@ export function* replaceSealed(p: {
   for (const { kind, org_id, name: row_name, old_text, new_text } of p.rows) {
     const { table, name, text } = TABLES[kind];
     const values: SqlValue[] = [org_id, row_name, old_text, new_text];
-    // The recorded size of a configuration value counts against a limit, so it must follow the new text.
+    // The recorded size of a configuration value counts towards a limit, so it must be that of the new text.
     const bytes =
       kind === "config" ? `, bytes = bytes + $${values.push(new_text.length - old_text.length)}` : "";
     const updated = yield sql(

@@ -32,7 +32,7 @@ export function* putSecret(p: {
 }
 
 function refuseOtherOwner(name: string): never {
-  refuse("policy.denied", `The secret ${name} belongs to the whole org or to another project.`);
+  refuse("policy.denied", `The secret ${name} belongs to the whole organization or to another project.`);
 }
 
 export function* removeSecret(p: {

@@ -67,7 +67,8 @@ export function* forkChain(
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
   const last_visible = yield* readLastVisibleEntry(source, p.at ?? (source.last_entry as number));
   if (last_visible === null) {
-    refuse("request.invalid", `Chain ${p.chain_id} has no entry at or before ${p.at}.`, { at: p.at });
+    const range = p.at === null ? "no entries" : `no entry at or before ${p.at}`;
+    refuse("request.invalid", `Chain ${p.chain_id} has ${range}.`, { at: p.at });
   }
   const { id: at, hash: inherited } = last_visible;
   const key = p.into?.key ?? keyOf(source);

@@ -100,12 +100,12 @@ export function* findPendingLogin(state_hash: string, now: number): Op<Row | und
 export function* takeLogin(p: { state_hash: string; now: number }): Op<Row | null> {
   const login = yield* findPendingLogin(p.state_hash, p.now);
   if (login === undefined) return null;
-  const taken = yield sql(
+  const updated = yield sql(
     `update logins set status = 'taken', ciphertext = '' where state_hash = $1 and status = 'pending'
       returning binding_id`,
     [p.state_hash],
   );
-  return taken.length === 0 ? null : login;
+  return updated.length === 0 ? null : login;
 }
 
 export function* endLogin(p: { state_hash: string; status: string; message: string | null }): Op<void> {

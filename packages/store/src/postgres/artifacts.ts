@@ -44,12 +44,12 @@ export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
 
 /** The row lock serializes two writers of the same artifact; the second finds it stored. */
 async function storeChunks(client: pg.PoolClient, sha256: string, bytes: Uint8Array): Promise<void> {
-  const { rows } = await client.query<{ fresh: boolean }>(
+  const { rows } = await client.query<{ is_new: boolean }>(
     `insert into artifacts (sha256, bytes, kept_at) values ($1, $2, ${NOW})
-      on conflict (sha256) do update set kept_at = excluded.kept_at returning xmax = 0 as fresh`,
+      on conflict (sha256) do update set kept_at = excluded.kept_at returning xmax = 0 as is_new`,
     [sha256, bytes.length],
   );
-  if (!rows[0]!.fresh) return;
+  if (!rows[0]!.is_new) return;
   for (let chunk = 0; chunk * CHUNK_BYTES < bytes.length; chunk++) {
     const content = bytes.subarray(chunk * CHUNK_BYTES, (chunk + 1) * CHUNK_BYTES);
     await client.query("insert into artifact_pieces (sha256, piece, content) values ($1, $2, $3)", [

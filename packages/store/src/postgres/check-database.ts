@@ -12,7 +12,7 @@ export interface DatabaseSummary {
   bytes: number;
 }
 
-/** Throws `store.unavailable`. */
+/** Throws `store.unavailable` if the database cannot be read. */
 export async function readDatabaseSummary(url: string): Promise<DatabaseSummary> {
   const { default: driver } = await import("pg");
   const client = new driver.Client({

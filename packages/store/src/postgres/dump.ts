@@ -87,7 +87,7 @@ export interface RestoreDatabaseOptions {
 
 /**
  * Everything is written in one transaction, so a failure leaves the database as it was. Throws while a gateway is
- * running on the database.
+ * running on the database and, without `force`, if the database already contains a store.
  */
 export async function restoreDatabase(
   url: string,
@@ -111,7 +111,7 @@ export async function restoreDatabase(
   });
 }
 
-/** Throws if the database is in use: by a running gateway, or, without `force`, by an earlier one. */
+/** Drops the tables of an existing store. Throws if there is one and `force` is not set, or while a gateway uses it. */
 async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
   const { rows } = await client.query<{ name: string }>(
     "select table_name as name from information_schema.tables where table_schema = current_schema()",

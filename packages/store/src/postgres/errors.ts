@@ -1,5 +1,5 @@
 import { type BackplaneError, toBackplaneError } from "@backplane/contract";
-import { storeDiskFault, toStoreError } from "../backend/store-error.ts";
+import { storeDiskError, toStoreError } from "../backend/store-error.ts";
 
 export const MAX_ATTEMPTS = 10;
 
@@ -25,6 +25,6 @@ export function toPostgresError(error: unknown): BackplaneError {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code === "string" && /^2[23]\w{3}$/.test(code)) return toBackplaneError(error);
   const disk = DISK_ERRORS[String(code)];
-  if (disk !== undefined) return storeDiskFault(disk, (error as Error).message, "the PostgreSQL database");
+  if (disk !== undefined) return storeDiskError(disk, (error as Error).message, "the PostgreSQL database");
   return toStoreError(error);
 }

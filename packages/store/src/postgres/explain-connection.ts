@@ -17,7 +17,7 @@ export function explainConnection(error: unknown, url: string): BackplaneError |
     });
   if (code === "28P01" || code === "28000" || /password must be a string|no password supplied/i.test(message))
     return createError(
-      `${server} refused the user ${user}: the password is missing or wrong, or pg_hba.conf does not allow this login.`,
+      `${server} refused the user ${user}: the password is missing or wrong, or pg_hba.conf does not allow this connection.`,
       "Correct the user and the password in store.url of backplane.toml (postgres://USER:PASSWORD@HOST/DATABASE; percent-encode special characters).",
     );
   if (code === "3D000")

@@ -16,7 +16,7 @@ export async function migrateDatabase(
   migrations: readonly Migration[],
 ): Promise<void> {
   const client = await pool.connect();
-  let broken: Error | undefined;
+  let failure: Error | undefined;
   try {
     await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
     await client.query(`create schema if not exists "${schema.replaceAll('"', '""')}"`);
@@ -27,10 +27,10 @@ export async function migrateDatabase(
     await client.query("select pg_advisory_unlock($1)", [MIGRATION_LOCK]);
   } catch (error) {
     // Closing the connection releases the lock.
-    broken = error as Error;
+    failure = error as Error;
     throw error;
   } finally {
-    client.release(broken);
+    client.release(failure);
   }
 }
 

@@ -163,7 +163,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
 
   return {
     dialect: "postgres",
-    callerTime: (now) => (caller_clock ? now : null),
+    selectTime: (now) => (caller_clock ? now : null),
     async write(name, input) {
       if (SETTLING_WRITES.has(name)) await flushProgress();
       const start = () => startWrite(name, input, "postgres");

@@ -16,7 +16,7 @@ export async function inTransaction<T>(
   work: (client: pg.PoolClient) => Promise<T>,
 ): Promise<T> {
   const client = await pool.connect();
-  let broken: Error | undefined;
+  let connection_error: Error | undefined;
   let xid: string | null = null;
   let value: T;
   try {
@@ -29,17 +29,17 @@ export async function inTransaction<T>(
     return value;
   } catch (error) {
     if (xid !== null && mayHaveCommitted(error)) {
-      broken = error as Error;
+      connection_error = error as Error;
       if (await wasCommitted(pool, xid, error)) return value!;
       throw error;
     }
     await client.query("rollback").catch((failure: Error) => {
-      broken = failure;
+      connection_error = failure;
     });
     throw error;
   } finally {
     // A connection that cannot roll back is discarded.
-    client.release(broken);
+    client.release(connection_error);
   }
 }
 
@@ -83,14 +83,14 @@ export async function insertOnce<T>(
   duplicate: T,
 ): Promise<T> {
   const client = await pool.connect();
-  let broken: Error | undefined;
+  let connection_error: Error | undefined;
   try {
     return await insert(client);
   } catch (error) {
     if (!mayHaveCommitted(error)) throw error;
-    broken = error as Error;
+    connection_error = error as Error;
   } finally {
-    client.release(broken);
+    client.release(connection_error);
   }
   return await retryUntilAnswered(async () => {
     try {
@@ -99,5 +99,5 @@ export async function insertOnce<T>(
       if (isConflict(error)) return duplicate;
       throw error;
     }
-  }, broken);
+  }, connection_error);
 }

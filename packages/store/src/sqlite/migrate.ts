@@ -22,7 +22,7 @@ import { rewriteChecksums, schemaChecksum } from "./connection/row-checksums.ts"
 import { syncPath } from "./connection/sync-path.ts";
 
 /** The schema version of a file, even while a gateway has it open; 0 if nothing has been stored yet. */
-export function storeSchemaVersion(file: string): number {
+export function readStoreSchemaVersion(file: string): number {
   if (!existsSync(file)) return 0;
   const database = new DatabaseSync(file, { readOnly: true });
   try {

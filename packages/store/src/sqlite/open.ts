@@ -42,7 +42,7 @@ export interface SqliteOptions {
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, onStatement, log } = options;
   const { first, later } = planCheck(file, options.check_first_bytes);
-  const { owner, reader } = openFile(options, await loadHook(onStatement), log, first);
+  const { write_connection, reader } = openFile(options, await loadHook(onStatement), log, first);
   let damaged: BackplaneError | null = null;
   const check =
     later.length === 0
@@ -51,10 +51,11 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
           damaged = error;
         });
   let writer: Writer;
-  if (options.threaded === false) writer = createLocalWriter(owner, createCommitCounter(owner, file));
+  if (options.threaded === false)
+    writer = createLocalWriter(write_connection, createCommitCounter(write_connection, file));
   else {
     writer = createThreadWriter(file, onStatement, log);
-    owner.close();
+    write_connection.close();
   }
   const group = createGroupCommit(writer, (rows, reason) =>
     log?.warn({ rows, reason: reason.message }, "progress events were lost"),
@@ -71,7 +72,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   };
   const backend: Backend = {
     dialect: "sqlite",
-    callerTime: (now) => now,
+    selectTime: (now) => now,
     write: (name, input) => cache.duringWrite(name, () => group.write(name, input) as Promise<never>),
     bufferProgress: (rows) => group.bufferProgress(rows),
     read: async (op) => read(op("sqlite")),
@@ -105,20 +106,20 @@ function openFile(
   check_first: readonly CheckPart[],
 ) {
   const { file } = options;
-  let owner: SqliteConnection | undefined;
+  let write_connection: SqliteConnection | undefined;
   try {
     checkHeader(file);
-    owner = openConnection(file, "write", hook);
-    checkCommits(owner, file, log);
-    checkDatabaseContent(owner, file, check_first, log);
-    migrateFile(owner, file, options.migrations ?? MIGRATIONS, log);
+    write_connection = openConnection(file, "write", hook);
+    checkCommits(write_connection, file, log);
+    checkDatabaseContent(write_connection, file, check_first, log);
+    migrateFile(write_connection, file, options.migrations ?? MIGRATIONS, log);
     // A writer thread has its own connection, and this one is closed.
-    if (options.threaded === false) owner.enableRowChecks();
+    if (options.threaded === false) write_connection.enableRowChecks();
     const reader = openConnection(file, "read");
     reader.enableRowChecks();
-    return { owner, reader };
+    return { write_connection, reader };
   } catch (error) {
-    owner?.close();
+    write_connection?.close();
     const damage = failureOf(error) === undefined ? damageOf(error) : undefined;
     throw damage === undefined ? toSqliteError(error) : damagedStoreError(file, `${file}: ${damage.message}`);
   }

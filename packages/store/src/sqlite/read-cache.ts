@@ -1,13 +1,13 @@
 /**
- * Caches rows that many requests read (benchmark http.invoke). The home belongs to this process alone, so only its
- * own writes can make the cache stale: each write to a cached table empties the cache, and while such a write is in flight
+ * Caches rows that many requests read (benchmark http.invoke). The home belongs to this process alone, so only its own
+ * writes can make the cache stale: each write to a cached table empties the cache, and while such a write is in flight
  * the cache is bypassed. A cached value is therefore never older than an uncached one.
  */
 import type { WriteName } from "../ops/writes.ts";
 
 export interface ReadCache {
   get<T>(key: string, read: () => T): T;
-  /** Runs a write. While a write to a cached table is in flight, the cache is bypassed. */
+  /** Runs a write. If it changes a cached table, empties the cache and bypasses it until the write has settled. */
   duringWrite<T>(name: WriteName, write: () => Promise<T>): Promise<T>;
 }
 

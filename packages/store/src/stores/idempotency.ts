@@ -13,14 +13,14 @@ export function createIdempotencyStore(backend: Backend): IdempotencyStore {
         ...scopeColumns(scope),
         key,
         digest,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         stale_ms,
         ttl_ms: Math.max(stale_ms, IDEMPOTENCY_TTL_MS),
       }),
     find: (scope, key, digest, now, stale_ms) =>
       backend.read((dialect) =>
         findIdempotent(
-          { ...scopeColumns(scope), key, digest, now: backend.callerTime(now), stale_ms },
+          { ...scopeColumns(scope), key, digest, now: backend.selectTime(now), stale_ms },
           dialect,
         ),
       ),
@@ -30,14 +30,14 @@ export function createIdempotencyStore(backend: Backend): IdempotencyStore {
         key,
         status,
         body,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         ttl_ms: IDEMPOTENCY_TTL_MS,
       }),
     abandon: (scope, key) => backend.write("abandonIdempotent", { ...scopeColumns(scope), key }),
     async sweep(now) {
       for (let total = 0; ; ) {
         const removed = await backend.write("sweepIdempotent", {
-          now: backend.callerTime(now),
+          now: backend.selectTime(now),
           limit: SWEEP_BATCH,
         });
         total += removed;
@@ -64,7 +64,7 @@ export function encodeClaim(
     ...scopeColumns(scope),
     key: once.key,
     digest: once.digest,
-    now: backend.callerTime(once.now),
+    now: backend.selectTime(once.now),
     stale_ms: once.stale_ms,
     ttl_ms: once.ttl_ms ?? IDEMPOTENCY_TTL_MS,
     status: ACCEPTED,

@@ -1,6 +1,6 @@
 /**
- * An invocation is stored as the columns that are searched or often updated, the JSON text `body` with the other fields,
- * and the JSON text `outcome`, which is written when the call is settled.
+ * An invocation is stored as the columns that are searched or often updated, the JSON text `body` with the other
+ * fields, and the JSON text `outcome`, which is written when the call is settled.
  */
 import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
@@ -105,7 +105,10 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
   ];
 }
 
-/** The result block of a tool repeats the content and structured output of its result. They are stored once if both are the same objects. */
+/**
+ * The result block of a tool repeats the content and structured output of its result. They are stored once if both are
+ * the same objects.
+ */
 type StoredOutcome = Omit<Outcome, "tool_result" | "egress"> & {
   tool_result: Partial<ToolResultBlock> | null;
   /** Missing when nothing was refused, and in rows of earlier versions. */

@@ -86,7 +86,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       }),
     async settle(id, fence, end, records, delivered) {
       const settlement = encodeSettlement(id, fence, end, records);
-      if (delivered !== undefined) settlement.job = { ...delivered, now: backend.callerTime(delivered.now) };
+      if (delivered !== undefined) settlement.job = { ...delivered, now: backend.selectTime(delivered.now) };
       const written = await backend.write("settleInvocation", settlement);
       if (written && records.events !== undefined) backend.notifyAppended();
       return written;
@@ -174,14 +174,14 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       }));
     },
     async listOrphans(status, node_id, now, limit) {
-      const query = { status, node_id, now: backend.callerTime(now), limit, skipped: null };
+      const query = { status, node_id, now: backend.selectTime(now), limit, skipped: null };
       return (await backend.read((dialect) => listOrphans(query, dialect))).map(decodeInvocation);
     },
     async claimOrphans(node_id, now, limit, skipped = []) {
       const rows = await backend.write("claimInvocations", {
         status: "running",
         node_id,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         limit,
         skipped: encodeSkipped(skipped),
       });
@@ -190,7 +190,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
     async claimWaiting(node_id, now, limit, skipped = []) {
       const pairs = await backend.write("claimWaiting", {
         node_id,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         limit,
         skipped: encodeSkipped(skipped),
       });

@@ -16,7 +16,7 @@ export function createJobQueue(backend: Backend): JobQueue {
       queue,
       lane: lane ?? null,
       node_id,
-      now: backend.callerTime(now),
+      now: backend.selectTime(now),
       lease_ms,
       limit,
       ready_only,
@@ -26,12 +26,12 @@ export function createJobQueue(backend: Backend): JobQueue {
   };
   return {
     async enqueue(jobs, now) {
-      await backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) });
+      await backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.selectTime(now) });
     },
-    claim: (...due) => claim(due),
+    claim: (...parameters) => claim(parameters),
     async reserve(queue, node_id, now, lease_ms, limit, lane, ready_only, held) {
       if (backend.dialect === "sqlite") {
-        const due = { queue, lane, now: backend.callerTime(now), limit, ready_only };
+        const due = { queue, lane, now: backend.selectTime(now), limit, ready_only };
         const excluded = JSON.stringify([...held]);
         const rows = await backend.read(() => listDueJobs({ ...due, held: excluded }));
         if (rows.every(canBeReserved)) return rows.map(decodeReserved);
@@ -42,14 +42,14 @@ export function createJobQueue(backend: Backend): JobQueue {
       return claimed.filter(({ id }) => !held.has(id));
     },
     extend: (id, fence, now, lease_ms) =>
-      backend.write("extendJob", { id, fence, now: backend.callerTime(now), lease_ms }),
-    complete: (id, fence, now) => backend.write("completeJob", { id, fence, now: backend.callerTime(now) }),
+      backend.write("extendJob", { id, fence, now: backend.selectTime(now), lease_ms }),
+    complete: (id, fence, now) => backend.write("completeJob", { id, fence, now: backend.selectTime(now) }),
     fail: (id, fence, error, now, retry_ms) =>
       backend.write("failJob", {
         id,
         fence,
         error,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         retry_ms: retry_ms === null ? null : Math.round(retry_ms),
       }),
     async listDead(queue, limit) {
@@ -63,18 +63,18 @@ export function createJobQueue(backend: Backend): JobQueue {
       backend.write("releaseJob", {
         id,
         fence,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
         delay_ms: Math.round(delay_ms),
         uncounted: uncounted ?? null,
       }),
     discardHeld: (id, fence, error, now) =>
-      backend.write("discardHeldJob", { id, fence, error, now: backend.callerTime(now) }),
+      backend.write("discardHeldJob", { id, fence, error, now: backend.selectTime(now) }),
     releaseOrphans: (queue, node_id, now) =>
-      backend.write("releaseOrphanJobs", { queue, node_id, now: backend.callerTime(now) }),
+      backend.write("releaseOrphanJobs", { queue, node_id, now: backend.selectTime(now) }),
     replay: (id, now, records = {}) =>
-      backend.write("replayJob", { id, now: backend.callerTime(now), records: encodeRecords(records) }),
+      backend.write("replayJob", { id, now: backend.selectTime(now), records: encodeRecords(records) }),
     discard: (id, now, records = {}) =>
-      backend.write("discardJob", { id, now: backend.callerTime(now), records: encodeRecords(records) }),
+      backend.write("discardJob", { id, now: backend.selectTime(now), records: encodeRecords(records) }),
     async list(scope, filter, page) {
       const rows = await backend.read(() =>
         listJobs({
@@ -89,7 +89,7 @@ export function createJobQueue(backend: Backend): JobQueue {
       return toPage(rows, page, (row) => row.id as string, decodeJob);
     },
     async lanes(queue, now) {
-      const rows = await backend.read((dialect) => listDueLanes(queue, backend.callerTime(now), dialect));
+      const rows = await backend.read((dialect) => listDueLanes(queue, backend.selectTime(now), dialect));
       return rows.map((row) => ({
         lane: row.lane as string,
         due_in: row.due_in as number,

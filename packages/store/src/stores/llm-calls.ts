@@ -40,7 +40,7 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
       backend.write("endLostLlmCalls", {
         before,
         dead_nodes: now !== null && backend.dialect === "postgres",
-        now: now === null ? null : backend.callerTime(now),
+        now: now === null ? null : backend.selectTime(now),
       }),
     async get(scope, id) {
       const row = await backend.read(() => readLlmCall(scope.org_id, id));

@@ -50,7 +50,7 @@ export function createOutboxStore(backend: Backend): OutboxStore {
         from,
         to,
         jobs: jobs.map(encodeJob),
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
       });
       return due === null ? null : due.map((index) => toReservedJob(jobs[index]!, now));
     },

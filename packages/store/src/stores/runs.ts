@@ -108,7 +108,7 @@ export function createRunStore(backend: Backend): RunStore {
       return toPage(rows, page, (row) => row.id as string, decodePublicRun);
     },
     async claimOrphans(node_id, now, limit) {
-      const rows = await backend.write("claimRuns", { node_id, now: backend.callerTime(now), limit });
+      const rows = await backend.write("claimRuns", { node_id, now: backend.selectTime(now), limit });
       return rows.map(decodeRun).sort((a, b) => (a.id < b.id ? -1 : 1));
     },
   };

@@ -9,7 +9,7 @@ export function createSamplingStore(backend: Backend): SamplingStore {
         binding_id,
         count,
         window_ms,
-        now: backend.callerTime(now),
+        now: backend.selectTime(now),
       }),
   };
 }

@@ -41,10 +41,10 @@ function withoutFrozenArrays(value: JsonObject): JsonObject {
   for (const key in value) {
     const item = value[key];
     if (typeof item !== "object" || item === null) continue;
-    const fresh = Array.isArray(item) ? item.map(copyItem) : withoutFrozenArrays(item);
-    if (fresh === item) continue;
+    const copied = Array.isArray(item) ? item.map(copyItem) : withoutFrozenArrays(item);
+    if (copied === item) continue;
     if (copy === value) copy = { ...value };
-    copy[key] = fresh;
+    copy[key] = copied;
   }
   return copy;
 }

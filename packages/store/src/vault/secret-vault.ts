@@ -80,7 +80,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
           "utf8",
         );
       } catch {
-        throw unreadableError("it is damaged, or was sealed for another org or name");
+        throw unreadableError("it is damaged, or was sealed for another organization or name");
       }
     },
   };

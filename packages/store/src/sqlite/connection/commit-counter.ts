@@ -20,7 +20,7 @@ export interface CommitCounter {
   /** The statement to add to every transaction that writes. */
   next(): Statement;
   /** The caller calls this once the transaction is on disk. */
-  committed(): void;
+  recordCommit(): void;
   close(): void;
 }
 
@@ -34,16 +34,16 @@ const WRITE = `update ${STATE_TABLE} set commits = $1, at = $2, schema_sum = $3,
 export function createCommitCounter(connection: SqliteConnection, file: string): CommitCounter | null {
   const state = readState(connection);
   if (state === null) return null;
-  const handle = openSync(commitFile(file), "a+", 0o600);
+  const handle = openSync(commitFilePath(file), "a+", 0o600);
   closeSync(handle);
-  const fd = openSync(commitFile(file), "r+");
+  const fd = openSync(commitFilePath(file), "r+");
   let pending: State = state;
   return {
     next() {
       pending = { count: state.count + 1, at: Date.now(), schema_sum: state.schema_sum };
       return writeState(pending);
     },
-    committed() {
+    recordCommit() {
       Object.assign(state, pending);
       try {
         writeSync(fd, formatLine(state), 0);
@@ -78,7 +78,7 @@ export function readState(connection: SqliteConnection): State | null {
 export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   let text: string;
   try {
-    text = readFileSync(commitFile(file), "utf8");
+    text = readFileSync(commitFilePath(file), "utf8");
   } catch (error) {
     if ((error as { code?: string }).code === "ENOENT") return "missing";
     throw error;
@@ -91,13 +91,13 @@ export function readCommitFile(file: string): Commits | "missing" | "damaged" {
 
 /** Restarts the count from the count of the store. The old file is renamed to `keep_as`, unless that is null. */
 export function resetCommitFile(file: string, commits: Commits, keep_as: string | null): void {
-  if (keep_as !== null) renameSync(commitFile(file), keep_as);
-  const fd = openSync(commitFile(file), "w", 0o600);
+  if (keep_as !== null) renameSync(commitFilePath(file), keep_as);
+  const fd = openSync(commitFilePath(file), "w", 0o600);
   writeSync(fd, formatLine(commits), 0);
   closeSync(fd);
 }
 
-export function commitFile(file: string): string {
+export function commitFilePath(file: string): string {
   return `${file}.commits`;
 }
 

@@ -1,4 +1,4 @@
-/** Classifies errors of the SQLite driver. The writer thread loads this file, so it imports no other module. */
+/** Classifies errors of the SQLite driver. The writer thread loads this file, so it imports only types. */
 import type { StoreFailure } from "../../ops/op.ts";
 
 /** SQLite's primary codes for a damaged file (CORRUPT) and for a file that is not a database (NOTADB). */

@@ -1,5 +1,5 @@
 import { type BackplaneError, diskFault } from "@backplane/contract";
-import { storeDiskFault, toStoreError } from "../../backend/store-error.ts";
+import { storeDiskError, toStoreError } from "../../backend/store-error.ts";
 import { failureOf } from "../../ops/op.ts";
 import { damageOf, diskFailureOf } from "./driver-errors.ts";
 
@@ -12,5 +12,5 @@ export function toSqliteError(error: unknown): BackplaneError {
 export function sqliteDiskFault(error: unknown, place: string): BackplaneError | null {
   const failure = diskFailureOf(error);
   if (failure?.disk === undefined) return diskFault(error, place);
-  return storeDiskFault(failure.disk, failure.message, place);
+  return storeDiskError(failure.disk, failure.message, place);
 }

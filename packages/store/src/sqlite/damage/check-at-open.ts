@@ -1,17 +1,17 @@
 /**
- * Checks a store when it is opened: a small file before it is used, a large one in a thread while it is used. A file that
- * cannot be trusted is refused. Single damaged rows are logged and refused when they are read, since one of them must
- * not make all others unusable.
+ * Checks a store when it is opened: a small file before it is used, a large one in a thread while it is used. A file
+ * that cannot be trusted is refused. Single damaged rows are logged and refused when they are read, since one of them
+ * must not make all others unusable.
  */
 import { copyFileSync, statSync } from "node:fs";
 import { Worker } from "node:worker_threads";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
-import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
+import { commitFilePath, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
 import type { SqliteConnection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
-import { damagedStoreError, listBackups, restoreAdvice } from "./restore-advice.ts";
+import { buildRestoreAdvice, damagedStoreError, listBackups } from "./restore-advice.ts";
 
 /**
  * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
@@ -80,7 +80,10 @@ function report(
   refuse: (error: BackplaneError) => void,
 ): void {
   for (const { table, id } of rows) {
-    log?.error({ table, id, fix: restoreAdvice(file) }, "a row of the store is damaged and will not be used");
+    log?.error(
+      { table, id, fix: buildRestoreAdvice(file) },
+      "a row of the store is damaged and will not be used",
+    );
   }
   if (structure.length === 0) return;
   const error = damagedStoreError(
@@ -99,10 +102,10 @@ export function checkCommits(connection: SqliteConnection, file: string, log: Lo
   const state = readState(connection) ?? { count: 0, at: 0 };
   if (counted === "missing") return;
   if (counted === "damaged") {
-    const kept = `${commitFile(file)}.damaged-${timestampForName()}`;
+    const kept = `${commitFilePath(file)}.damaged-${timestampForName()}`;
     resetCommitFile(file, state, kept);
     log?.error(
-      { file: commitFile(file), kept },
+      { file: commitFilePath(file), kept },
       "the file with the count of commits is damaged; lost commits cannot be detected this time, and the count restarts from the store",
     );
     return;

@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { BackplaneError, diskFault } from "@backplane/contract";
-import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
+import { commitFilePath, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
 import { openConnection, type SqliteConnection } from "../connection/connection.ts";
 import { damageOf } from "../connection/driver-errors.ts";
 import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
@@ -23,7 +23,7 @@ import { sqliteDiskFault } from "../connection/sqlite-error.ts";
 import { syncPath } from "../connection/sync-path.ts";
 import { checkCommits, timestampForName } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
-import { damagedStoreError, listBackups, restoreAdvice } from "./restore-advice.ts";
+import { buildRestoreAdvice, damagedStoreError, listBackups } from "./restore-advice.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
@@ -38,13 +38,13 @@ export interface StoreReport extends FileDamage {
 }
 
 /** The file and its WAL, which holds most of a young store. */
-export function storeBytes(file: string): number {
+export function readStoreSize(file: string): number {
   return sizeOf(file) + sizeOf(`${file}-wal`);
 }
 
 /** Reads the whole store and changes nothing. `running`: a gateway has the file open. */
 export function checkStoreFile(file: string, running: boolean): StoreReport {
-  const report = { file, bytes: storeBytes(file), lost_commits: 0, backups: listBackups(file), fix: "" };
+  const report = { file, bytes: readStoreSize(file), lost_commits: 0, backups: listBackups(file), fix: "" };
   const structure: string[] = [];
   try {
     checkHeader(file);
@@ -56,9 +56,9 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
       // A running gateway may commit between the two reads; the count is then behind, never ahead.
       const lost_commits = typeof counted === "object" ? Math.max(0, counted.count - state.count) : 0;
       if (counted === "damaged")
-        damage.structure.push(`${commitFile(file)} (the count of commits) is damaged`);
+        damage.structure.push(`${commitFilePath(file)} (the count of commits) is damaged`);
       const damaged = damage.structure.length + damage.rows.length + lost_commits > 0;
-      return { ...report, ...damage, lost_commits, fix: damaged ? restoreAdvice(file) : "" };
+      return { ...report, ...damage, lost_commits, fix: damaged ? buildRestoreAdvice(file) : "" };
     });
   } catch (error) {
     // A disk without space for the copy does not mean that the store is damaged.
@@ -67,7 +67,7 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
       (isOpenFailure(error) ? unavailableError(error, `${file} could not be checked`) : null);
     if (fault !== null) throw fault;
     structure.push((damageOf(error)?.message ?? (error as Error).message).trim());
-    return { ...report, structure, rows: [], fix: restoreAdvice(file) };
+    return { ...report, structure, rows: [], fix: buildRestoreAdvice(file) };
   }
 }
 

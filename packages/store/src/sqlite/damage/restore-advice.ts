@@ -8,11 +8,11 @@ export function damagedStoreError(
   message: string,
   details: Record<string, unknown> = {},
 ): BackplaneError {
-  return new BackplaneError("store.damaged", message, { details, fix: restoreAdvice(file) });
+  return new BackplaneError("store.damaged", message, { details, fix: buildRestoreAdvice(file) });
 }
 
 /** Names the newest backup, if there is one. */
-export function restoreAdvice(file: string): string {
+export function buildRestoreAdvice(file: string): string {
   const [newest] = listBackups(file);
   const check = "Stop the gateway and run `backplane store check` to see all damage.";
   const repair = "`backplane store repair` keeps intact data and moves the rest aside";

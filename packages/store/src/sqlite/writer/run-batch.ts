@@ -36,7 +36,7 @@ export function runBatch(
     const counts = wrote && counter !== null;
     if (counts) connection.run(runStatement(counter.next()));
     connection.exec("commit");
-    if (counts) counter.committed();
+    if (counts) counter.recordCommit();
     return result;
   } catch (error) {
     // An error of the file, the disk, a lock or memory ends the batch; its remaining calls are not run.

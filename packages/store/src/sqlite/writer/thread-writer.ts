@@ -14,8 +14,8 @@ import type { WriterThreadData } from "./writer-worker.ts";
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
 /**
- * About half of the writes of a hundred concurrent writers. With a lower value the additional commits cost more than the overlap
- * saves (benchmark store.append).
+ * About half of the writes of a hundred concurrent writers. With a lower value the additional commits cost more than
+ * the overlap saves (benchmark store.append).
  */
 const BURST = 48;
 
