@@ -177,8 +177,8 @@ export const UPGRADE_DEFENSES: Mutant[] = [
   {
     name: "replay: a replayed call gets no secrets",
     file: REPLAYS,
-    from: "const secrets = placeholderSecrets(grant);",
-    to: "const secrets = await door.tokens.readSecrets({ ...bound, binding: { ...bound.binding } }, grant);",
+    from: "const secrets = buildPlaceholderSecrets(grant);",
+    to: "const secrets = await door.sign_in_tokens.readSecrets({ ...bound, binding: { ...bound.binding } }, grant);",
     tests: REPLAY_TESTS,
   },
   {
@@ -372,7 +372,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: "return !live.dispatched || isRepeatable(row.effect_class);",
     to: "return true;",
     tests: FALL_BACK_TESTS,
-    only: "only if a second run does no harm",
+    only: "only if repeating it does no harm",
   },
   {
     name: "trial: a dispatched call runs again only if the effect class of the previous version allows it",
@@ -380,7 +380,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: "if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;",
     to: "",
     tests: FALL_BACK_TESTS,
-    only: "only if a second run does no harm",
+    only: "only if repeating it does no harm",
   },
   {
     name: "trial: a call counts as dispatched once the plugin has seen it",
@@ -388,15 +388,15 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: "if (outcome.dispatched) live.dispatched = true;",
     to: "",
     tests: FALL_BACK_TESTS,
-    only: "only if a second run does no harm",
+    only: "only if repeating it does no harm",
   },
   {
-    name: "trial: an approved call does not run on other bytes",
+    name: "trial: an approved call does not run on another version",
     file: FALL_BACK,
     from: "if (row.approval_id !== null || live.approved !== null) return false;",
     to: "",
     tests: FALL_BACK_TESTS,
-    only: "than those a person approved",
+    only: "needs approval in either version",
   },
   {
     name: "trial: a call that needs approval on the previous version does not run on it",
@@ -404,10 +404,10 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: 'verdict.verdict === "admitted" && verdict.ask === null ? verdict : null',
     to: 'verdict.verdict === "admitted" ? verdict : null',
     tests: FALL_BACK_TESTS,
-    only: "than those a person approved",
+    only: "needs approval in either version",
   },
   {
-    name: "trial: the second run has the grant of the previous version",
+    name: "trial: the rerun has the grant of the previous version",
     file: "packages/door/src/open/open.ts",
     from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
     to: "row.grant ?? undefined,",
@@ -415,7 +415,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     only: "with the grant of the previous version",
   },
   {
-    name: "trial: the second run keeps the limits of the caller",
+    name: "trial: the rerun keeps the limits of the caller",
     file: "packages/door/src/open/open.ts",
     from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
     to: "earlier?.row === null ? undefined : (row.grant ?? undefined),",
@@ -436,10 +436,10 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: "if (binding.share_of === undefined && pack.digest !== previous?.digest) return null;",
     to: "",
     tests: FALL_BACK_TESTS,
-    only: "an operator has rolled the binding back to other bytes",
+    only: "an operator has rolled the binding back to different content",
   },
   {
-    name: "trial: the second run keeps the deadline",
+    name: "trial: the rerun keeps the deadline",
     file: FALL_BACK,
     from: "live.remaining_ms = remaining_ms;",
     to: "",
@@ -452,7 +452,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     from: "update invocations set binding_id = $3, retry_count = $4, body = $5 where",
     to: "update invocations set binding_id = $3, retry_count = $4, body = coalesce(body, $5) where",
     tests: FALL_BACK_TESTS,
-    only: "after the gateway is killed in the second run",
+    only: "after the gateway is killed during the rerun",
     hangs: true,
   },
   {

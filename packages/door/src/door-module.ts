@@ -103,7 +103,7 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
     deps,
     ...calls,
     bindings,
-    turns: session.turn_tape,
+    turn_tape: session.turn_tape,
     harness_tape: session.harness_tape,
     publishCompaction: createCompactionPublisher(session.port),
     sessions: session.sessions,
@@ -114,8 +114,8 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
     call_counts: new CallCounts(),
     concurrency,
     pending,
-    grants: new SessionGrants(deps),
-    tokens: options.tokens,
+    session_grants: new SessionGrants(deps),
+    sign_in_tokens: options.tokens,
     trials: new TrialWatch(deps, registry.upgrades),
     missing_files: new MissingFiles(deps, bindings),
     state: {
@@ -161,7 +161,7 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
     state: door.state,
     host,
     readAllowRules: (call: Parameters<typeof readAllowRules>[1]) => readAllowRules(door, call),
-    listServers: (scope: Parameters<typeof store.bindings.discover>[0]) =>
+    listToolBindings: (scope: Parameters<typeof store.bindings.discover>[0]) =>
       store.bindings.discover(scope, "tool"),
   };
   const audit_watch = createAuditWatch(deps);

@@ -6,7 +6,7 @@ export {
   planServerFeature,
   type ServerFeature,
 } from "./admission/server-features.ts";
-export { changedParts, readUseCoverage } from "./approval/coverage.ts";
+export { listChangedParts, readUseCoverage } from "./approval/coverage.ts";
 export { SLOT_TTL_MS } from "./calls/concurrency.ts";
 export { cancelledBy, failedWith } from "./calls/ending.ts";
 export { type Coverage, LiveCall, LiveCalls } from "./calls/live-calls.ts";

@@ -124,7 +124,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     name: "allow rules: only a caller of the whole org creates a rule for all projects",
     file: RULES,
-    from: '  requireWholeOrg(caller, "allow calls in the whole org");\n',
+    from: '  requireWholeOrg(caller, "allow calls in the whole organization");\n',
     to: "",
     tests: ALLOW_RULES_TESTS,
   },
@@ -201,8 +201,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     name: "allow rules: a binding that always requires approval ignores answers for a tool",
     file: RECORD,
-    from: "(asks_every_time ? null : grants.find(session, toolDigestOf(parts)))",
-    to: "grants.find(session, toolDigestOf(parts))",
+    from: "(asks_every_time ? null : session_grants.find(session, toolDigestOf(parts)))",
+    to: "session_grants.find(session, toolDigestOf(parts))",
     tests: LASTING_ANSWERS_TESTS,
   },
   {

@@ -125,8 +125,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     name: "open: a large input is refused before its schema is checked",
     file: CHECK_INPUT,
-    from: "if (!fitsBytes(input, limit)) {",
-    to: "if (!fitsBytes(input, limit * 2)) {",
+    from: "if (!fitsBytes(input, max_bytes)) {",
+    to: "if (!fitsBytes(input, max_bytes * 2)) {",
     tests: OPEN_TESTS,
   },
   {

@@ -27,7 +27,7 @@ export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps)
     const call: TurnCall = { key: turn.key, request: event, brief: null };
     const ids = { id: event.payload.id, request_id: event.id };
     const recordRefusal = (outcome: ToolOutcomeEvent) =>
-      turn.waitFor(door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal));
+      turn.waitFor(door.store_wait.run("a call", () => door.turn_tape.refuse(call, outcome), turn.signal));
     const tool = turn.tools.get(name);
     if (tool === undefined) {
       return await recordRefusal(toolErrorOutcome(ids, "not_found", `there is no tool ${name}`));
@@ -84,7 +84,7 @@ export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps)
       if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
       const ids = { id, request_id: call.request.id };
       const outcome = toolErrorOutcome(ids, refusalKind(code) ?? "rejected", message);
-      await door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal);
+      await door.store_wait.run("a call", () => door.turn_tape.refuse(call, outcome), turn.signal);
     }
   }
 

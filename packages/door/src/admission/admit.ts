@@ -47,7 +47,7 @@ export interface RefusedCall {
   message: string;
   details: ErrorDetails;
   fix: string | undefined;
-  /** The call needs approval, and nobody can be asked for it. */
+  /** Whether the call was refused only because it needs approval and nobody can be asked for it at present. */
   needs_approval: boolean;
 }
 

@@ -105,7 +105,10 @@ export function findLastingRefusal(
   }
   if (lasting === "session" && covers === "arguments") return null;
   if (lasting === "session" && covers === "server")
-    return { message: "An answer for a session covers one tool.", fix: "Answer with covers = tool." };
+    return {
+      message: "An answer for a session cannot cover a whole server.",
+      fix: "Answer with covers = tool.",
+    };
   if (originOf(bound) === "core")
     return {
       message: `${item.id} is a tool of the gateway itself, so an answer can cover only the same arguments in this session.`,

@@ -1,6 +1,6 @@
 /**
  * Asks a tool whether it denies an admitted call (`preApprove` of a kernel tool). The answer can only refuse: a call
- * that the tool lets pass still needs every approval that the policy requires.
+ * that the tool does not deny still needs every approval that the policy requires. A tool that fails to answer denies.
  */
 
 import { isObject, type MaybePromise } from "@backplane/contract";
@@ -21,7 +21,7 @@ export function preApprove(
   const args = isObject(call.input) ? call.input : {};
   return tool.preApprove(args).then((passed) => {
     if (passed) return verdict;
-    const message = `The tool ${tool.spec.name} denied this call before an approval was requested.`;
+    const message = `The tool ${tool.spec.name} denied this call, or did not answer, before an approval was requested.`;
     return {
       verdict: "refused",
       call,

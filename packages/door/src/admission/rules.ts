@@ -51,7 +51,7 @@ export type RuleDecision =
       message: string;
       details?: ErrorDetails;
       fix?: string;
-      /** The call needs approval, and nobody can be asked for it. */
+      /** The call needs approval, and nobody can be asked for it at present. */
       needs_approval?: true;
     }
   | { kind: "ask"; reason: string };
@@ -156,7 +156,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "role",
-    about: "the caller's role may use this tool: its origin, name, category and risk",
+    about: "the caller's role may use this tool: its effect class, origin, name, category and risk",
     listing: true,
     decide(call, grant) {
       const { role } = call.caller;
@@ -272,7 +272,7 @@ export const RULES: readonly Rule[] = [
       const message = `The tool ${item.id} of ${package_id} runs on the host itself, and its binding does not allow that.`;
       return deny("target.host_forbidden", message, {
         details: { binding_id, target: "host" },
-        fix: `If you trust ${package_id}, have an admin allow it: backplane binding set ${binding_id} --host-target`,
+        fix: `If you trust ${package_id}, allow it with the admin token: backplane binding set ${binding_id} --host-target`,
       });
     },
   },
@@ -298,7 +298,7 @@ export const RULES: readonly Rule[] = [
           details: { binding_id },
           fix: sandbox.enabled
             ? "Repair the sandbox; `backplane doctor` explains how."
-            : `Enable the sandbox, or let an admin run the tool with the gateway's own rights: ${set_class}`,
+            : `Enable the sandbox, or let the tool run with the gateway's own rights, which requires the scope admin: ${set_class}`,
         },
       );
     },

@@ -65,7 +65,8 @@ export function filterCapabilities(
 }
 
 /**
- * Throws the error of the rule that denies. Resolves with the reason if a person must approve first, otherwise null.
+ * Throws if a rule denies the request, or if a rule asks and the request cannot wait for an answer. Resolves with the
+ * reason if a person must approve the request first, otherwise with null.
  */
 export async function admitServerRequest(
   plan: ExportPlan,

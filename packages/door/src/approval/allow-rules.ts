@@ -191,7 +191,10 @@ function describeSuspension(ceiling: Tolerance, { max_risk }: AllowRuleRow): str
   return `${calls}, because the policy's lasting_approvals is ${ceiling}.`;
 }
 
-/** The rule that the answer `approve_always` creates. Throws if no rule may cover the call. */
+/**
+ * The rule that the answer `approve_always` creates. Throws if no rule may cover the call, or if it should cover
+ * arguments that are not an object.
+ */
 export function buildRuleFromAnswer(
   deps: KernelDeps,
   caller: Caller,
@@ -251,7 +254,7 @@ function describeRule(rule: AllowRuleRow) {
 function resolveRuleScope(caller: Caller, org_wide: boolean | undefined): Scope {
   const { org_id, project_id } = caller.scope;
   if (org_wide !== true && project_id !== null) return { org_id, project_id };
-  requireWholeOrg(caller, "allow calls in the whole org");
+  requireWholeOrg(caller, "allow calls in the whole organization");
   return { org_id, project_id: null };
 }
 

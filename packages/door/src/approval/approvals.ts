@@ -31,10 +31,10 @@ import { type SessionCall, type SessionGrants, toSessionCall } from "./session-g
 interface ApprovalsDeps extends OpenDeps {
   deps: KernelDeps;
   pending: PendingApprovals;
-  grants: SessionGrants;
+  session_grants: SessionGrants;
 }
 
-/** The permission that an answer grants beyond the call itself. */
+/** The permission that an answer gives beyond the call itself. */
 interface LastingConsent {
   new_rule?: { rule: AllowRuleRow; records: ChangeRecords };
   session?: { call: SessionCall; covered: Pick<ApprovalGrant, "covers" | "digest"> };
@@ -44,7 +44,7 @@ export function createApprovals(
   door: ApprovalsDeps,
   publisher: Pick<ApprovalPublisher, "answered" | "answeredOnBus">,
 ): Kernel["approvals"] {
-  const { deps, pending, grants, authority } = door;
+  const { deps, pending, session_grants, authority } = door;
   const { store } = deps;
 
   async function get(caller: Caller, id: string): Promise<Approval> {
@@ -54,8 +54,8 @@ export function createApprovals(
   }
 
   /**
-   * Requires that the caller of the waiting call is still authorized. Otherwise the gateway that owns the call
-   * ends it.
+   * Requires that the caller of the waiting call is still authorized. The gateway that owns the call ends a call whose
+   * caller is not. Resolves with null if the call does not exist.
    */
   async function requireRequester({
     org_id,
@@ -89,7 +89,10 @@ export function createApprovals(
         "response",
         "The call does not belong to a session, so an approval covers only this call.",
       );
-    if (row === null) throw alreadyClosedError(approval);
+    if (row === null)
+      throw new BackplaneError("approval.closed", "The call of this approval no longer exists.", {
+        details: { status: approval.status },
+      });
     const call = await reopen(door, row);
     if (response === "approve_always")
       return { new_rule: buildRuleFromAnswer(deps, caller, approval, call, covers ?? "tool") };
@@ -141,7 +144,7 @@ export function createApprovals(
     };
     const ended = await endApproval(deps, approval, resolution, { new_rule });
     if (!ended) throw alreadyClosedError(await get(caller, id));
-    if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
+    if (session !== undefined) session_grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, is_rejection ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response, feedback);
     else publisher.answeredOnBus(approval, body.response, feedback, caller.actor.slice(BUS_ACTOR.length));
@@ -152,11 +155,11 @@ export function createApprovals(
     get,
     list: (caller, filter, page) => store.approvals.list(caller.scope, filter, page),
     answer,
-    grants: (caller) => grants.list(caller.scope),
+    grants: (caller) => session_grants.list(caller.scope),
     revokeGrant: async (caller, id) => {
       requireOperator(caller, "revoke session grants");
-      // Revoked before the audit entry is written, so that an unavailable store does not keep the grant alive.
-      const { tool, session_id, digest, org_id, project_id } = grants.revoke(caller.scope, id);
+      // Revoked before the audit entry is written, so that an unavailable store does not keep the session grant alive.
+      const { tool, session_id, digest, org_id, project_id } = session_grants.revoke(caller.scope, id);
       const details = { tool, session_id, digest };
       await store.audit.append(
         buildAudit(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),

@@ -68,7 +68,7 @@ export function toolDigestOf({ arguments: _arguments, ...parts }: CoveredParts):
 }
 
 /** The sorted names of the parts that differ. */
-export function changedParts(before: CoveredParts | null, after: CoveredParts): string[] {
+export function listChangedParts(before: CoveredParts | null, after: CoveredParts): string[] {
   // Earlier gateway versions did not store the parts.
   if (before === null) return ["all"];
   const names = new Set([...Object.keys(before), ...Object.keys(after)]);

@@ -9,7 +9,10 @@ import type { AuditReport } from "@backplane/contract";
 import type { AuditMark, KernelDeps } from "@backplane/ports";
 
 interface AuditWatch {
-  /** Compares the marks and verifies the entries after the last check. The whole log is verified in the background. */
+  /**
+   * Compares the marks and verifies the first entries after the last check. Then verifies the whole log in the
+   * background.
+   */
   start(): Promise<void>;
   /** Advances the marks to the end of the log. */
   stop(): Promise<void>;
@@ -20,7 +23,7 @@ interface AuditWatch {
 type AuditBreak = NonNullable<AuditReport["broken"]>;
 
 const STEP_ENTRIES = 500;
-/** How many entries after the last check are verified before the gateway is ready. */
+/** At most this many entries after the last check are verified before the gateway is ready. */
 const FIRST_ENTRIES = 1_000;
 const MARK_DELAY_MS = 250;
 const LOG_START: AuditMark = { seq: 0, hash: "" };
@@ -48,11 +51,12 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
    * A mark holds the number and the hash of an entry. A missing entry or another hash shows that the log was changed.
    */
   async function compareMark(mark: AuditMark | "damaged" | null, name: string): Promise<AuditBreak | null> {
-    if (mark === "damaged") return breakAt(0, `${name} is damaged, so a truncated log would not be noticed`);
+    if (mark === "damaged")
+      return createBreak(0, `${name} is damaged, so a truncated log would not be noticed`);
     if (mark === null || mark.seq === 0) return null;
     const hash = await audit.hashAt(mark.seq);
     if (hash === mark.hash) return null;
-    return breakAt(
+    return createBreak(
       mark.seq,
       hash === null
         ? `entry ${mark.seq}, which ${name} refers to, is missing: the end of the log was removed`
@@ -80,7 +84,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
       if (step.broken !== null) {
         const { seq, gone } = step.broken;
         return {
-          broken: breakAt(seq, gone ? `entry ${seq} is missing` : `entry ${seq} was changed`),
+          broken: createBreak(seq, gone ? `entry ${seq} is missing` : `entry ${seq} was changed`),
           reached,
         };
       }
@@ -91,7 +95,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     }
     if (reached.seq > head.seq || (reached.seq === head.seq && reached.hash !== head.hash)) {
       return {
-        broken: breakAt(head.seq, `the end of the log does not match its head (entry ${head.seq})`),
+        broken: createBreak(head.seq, `the end of the log does not match its head (entry ${head.seq})`),
         reached,
       };
     }
@@ -186,7 +190,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   };
 }
 
-function breakAt(seq: number, reason: string): AuditBreak {
+function createBreak(seq: number, reason: string): AuditBreak {
   return {
     seq,
     reason,

@@ -102,7 +102,7 @@ export class Authority {
       if (revoked !== null) return { actor, role, revoked };
       ({ requested_by: actor, role } = row);
     }
-    if (isId("invocation", actor)) return { actor, role, revoked: unknownCaller(actor) };
+    if (isId("invocation", actor)) return { actor, role, revoked: createUnknownCallerRevocation(actor) };
     return await this.resolveRoot({ actor, role, scope });
   }
 
@@ -123,7 +123,7 @@ export class Authority {
   }
 }
 
-function unknownCaller(invocation_id: string): Revocation {
+function createUnknownCallerRevocation(invocation_id: string): Revocation {
   return {
     code: "auth.invalid",
     message: `The calling invocation ${invocation_id} does not exist.`,

@@ -14,6 +14,7 @@ const MAX_HOLD_MS = 1_000;
 
 interface Slot {
   name: string;
+  /** When this node leased the slot, on the monotonic clock. */
   since: number;
 }
 
@@ -23,7 +24,9 @@ interface ConcurrencyLimit {
   /** Calls that are queued or running. */
   reserved: number;
   running: number;
+  /** Gives a slot to each waiting call. */
   queue: ((slot: Slot) => void)[];
+  /** Released slots that have not been passed to a waiting call yet. */
   spare: Slot[];
   serving: boolean;
   timer: Timer | null;

@@ -1,6 +1,6 @@
 /**
- * The events of one running call: numbered, bounded, written to the store and passed to watchers. Events beyond the
- * bound are only counted, and the last event contains the number of dropped events.
+ * The events of one running call: numbered, bounded, written to the store and passed to readers. Events beyond the
+ * bound are dropped, and a last event reports their number.
  */
 
 import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";

@@ -27,7 +27,7 @@ import type { Revocation } from "./revocation.ts";
 
 export type CallStage = "opening" | "approval" | "queued" | "running" | "settling";
 
-/** Why a call ends early; a Revocation means that its caller is no longer authorized. */
+/** Why a call ends early; a Revocation means that its caller or its binding may no longer be used. */
 export type StopCause = "user" | "shutdown" | Revocation;
 
 /** Digests by the name of the part, as the approver sees it: `config.region`, `secret.token`. */
@@ -80,7 +80,7 @@ export class LiveCall {
   dispatched = false;
   /** How many attempts the call had with a version on trial before it fell back to the previous version. */
   attempts_before_fallback = 0;
-  /** The last event number of an earlier run; more than 0 only after a recovery. */
+  /** The number of the last event from before the recovery of the call; 0 for a call that was not recovered. */
   last_seq = 0;
   /** Protocol violations that the gateway found itself, in addition to those that the runner counts. */
   violations = 0;
@@ -92,7 +92,7 @@ export class LiveCall {
   lost = false;
   /** Whether the events of the harness are published on its session. */
   publishes_events = false;
-  /** Created with the first listener, because most calls have none. */
+  /** Listeners for the settlement. Created with the first one, because most calls have none. */
   #listeners: Set<(invocation: Invocation) => void> | null = null;
   #resolve!: (invocation: Invocation) => void;
   #final: Invocation | null = null;

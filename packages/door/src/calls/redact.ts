@@ -25,7 +25,10 @@ export interface EventRedactor {
 
 type Path = readonly (string | number)[];
 
-export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) => void): EventRedactor {
+export function createEventRedactor(
+  redactor: Redactor,
+  emit: (event: PluginCallEvent) => void,
+): EventRedactor {
   /** The end of the last text at each path. */
   const tails = new Map<string, string>();
   let held_events: PluginCallEvent[] = [];

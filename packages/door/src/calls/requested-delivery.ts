@@ -12,8 +12,8 @@ export interface RequestedDelivery {
   acquireSlot?: () => SlotWait | null;
 }
 
-/** A call that waits for a slot. `granted` resolves to false if the call must not start. */
+/** The wait of a call for a slot. `acquired` resolves to false if the call must not start. */
 export interface SlotWait {
-  granted: Promise<boolean>;
+  acquired: Promise<boolean>;
   interrupt: () => void;
 }

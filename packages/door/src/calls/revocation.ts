@@ -1,4 +1,4 @@
-/** Why work that was admitted may not continue: its key, role, binding or project was revoked. */
+/** Why work that was admitted may not continue: its key, role, binding, project or organization is no longer valid. */
 
 import { BackplaneError, type ErrorCode, type ErrorDetails, type Role } from "@backplane/contract";
 import type { EffectivePolicy } from "@backplane/registry";
@@ -35,9 +35,10 @@ export function findPolicyRevocation(
 ): Revocation | null {
   if (policy.archived !== null) {
     const level = policy.archived;
+    const archived = level === "org" ? "organization" : level;
     return {
       code: "authority.project_archived",
-      message: `The ${level} is archived.`,
+      message: `The ${archived} is archived.`,
       details: { level },
       fix: `An admin can restore it: backplane policy set archived false --level ${level}`,
     };

@@ -75,7 +75,10 @@ const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
-const ADMINS_ONLY = { reason: "only admins may use it", fix: "Use the admin token." };
+const ADMINS_ONLY = {
+  reason: "only a caller with the scope admin may use it",
+  fix: "Use the admin token or a key with the scope admin.",
+};
 const NOTHING_DEFERRED = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",

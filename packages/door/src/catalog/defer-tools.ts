@@ -32,7 +32,7 @@ export function deferByProfile(
   const isChosen = compileToolPatterns(tools.flatMap((pattern) => findProfile(policy, pattern) ?? [pattern]));
   for (const each of listed_tools) {
     const { name } = each.tool;
-    // The key lists the tool explicitly, which takes precedence over its author's default.
+    // The key lists the tool explicitly, which takes precedence over a deferral by the tool's author or the policy.
     if (isChosen(name)) setDeferral(each, null);
     else if (each.tool.deferred_by === null && !policy.pinned(name) && !isSkillTool(each))
       setDeferral(each, "profile");
@@ -61,7 +61,9 @@ export function exceedsBudget(listed_tools: readonly ListedTool[], policy: Effec
   return costOf(listed_tools) > policy.document.tool_token_budget;
 }
 
-/** Defers the least used tools first, and the more expensive of two equally used ones, until the rest fits the budget. */
+/**
+ * Defers the least used tools first, and the more expensive of two equally used ones, until the rest fits the budget.
+ */
 export function deferByBudget(
   listed_tools: readonly ListedTool[],
   policy: EffectivePolicy,

@@ -39,7 +39,7 @@ interface ExplainDeps {
   /** The allow rules that hold for calls from this caller to this package. */
   readAllowRules: (call: Pick<RuleInput, "plan" | "caller" | "root">) => Promise<AllowRuleRow[]>;
   /** The active tool bindings, including those of whole servers. */
-  listServers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
+  listToolBindings: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;
 }
 
 interface ExplainQuery {
@@ -53,7 +53,7 @@ interface ExplainQuery {
 }
 
 export async function explain(
-  { catalog, listHiddenTools, policies, state, host, readAllowRules, listServers }: ExplainDeps,
+  { catalog, listHiddenTools, policies, state, host, readAllowRules, listToolBindings }: ExplainDeps,
   operator: Caller,
   { tool, context, role, channel, input }: ExplainQuery,
 ): Promise<PolicyExplanation> {
@@ -79,7 +79,7 @@ export async function explain(
       ? [[], []]
       : await Promise.all([findInputIssues(plan, input, host), readRuleHits(plan, policy, input)]);
   async function findServerFeature(): Promise<ExportPlan | null> {
-    const match = findFeatureByName(tool, await listServers(caller.scope));
+    const match = findFeatureByName(tool, await listToolBindings(caller.scope));
     return match === null ? null : planServerFeature(match.bound, match.feature, caller.scope, host);
   }
   const root = assumeValidRoot(caller);

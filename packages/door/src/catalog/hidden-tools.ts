@@ -131,10 +131,10 @@ function explainHidden({ binding }: BoundPackage, active: readonly BoundPackage[
       reason: "its binding's traffic_percent is 0",
       fix: `backplane binding set ${binding_id} --percent 100`,
     };
-  const instead = replacement.binding.binding_id;
+  const replacement_id = replacement.binding.binding_id;
   return {
-    reason: `the project's own binding ${instead} takes all calls to this name`,
-    fix: `backplane binding disable ${instead}`,
+    reason: `the project's own binding ${replacement_id} takes all calls to this name`,
+    fix: `backplane binding disable ${replacement_id}`,
   };
 }
 

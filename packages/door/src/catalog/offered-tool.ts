@@ -25,6 +25,7 @@ export interface OfferedTool extends LlmTool {
   /** Set for a tool of the gateway or of a kernel plugin; null if rollout picks the binding for each call. */
   binding_id: string | null;
   export_id: string;
+  /** Whether a plugin answers the tool.call.request events of this tool itself. */
   legacy: boolean;
   /** Null if models see the tool without a search. */
   deferred_by: Deferral | null;

@@ -1,6 +1,6 @@
 /**
- * Records the frames of bindings that an operator chose, for a limited time. The frames are kept in the memory of
- * this gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
+ * Records the frames of bindings that an operator chose, for a limited time. The frames are kept in the memory of this
+ * gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
  * each record (docs/decisions/0047-console.md). The runner has already removed the secrets from the frames.
  */
 import {
@@ -91,9 +91,10 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       const bound = await store.bindings.get(caller.scope, binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
       // Recording replaces the processes of the binding, which serve the calls of every project.
-      if (isOrgWide(bound)) requireWholeOrg(caller, "record the frames of a binding of the whole org");
+      if (isOrgWide(bound))
+        requireWholeOrg(caller, "record the frames of a binding of the whole organization");
       if (!isObservable(bound)) {
-        const message = `The frames of the binding ${binding_id} cannot be recorded: its protocol is not observable.`;
+        const message = `The frames of the binding ${binding_id} cannot be recorded: the runner does not observe ${bound.package.manifest.runtime.protocol} processes.`;
         throw new BackplaneError("request.invalid", message, { details: { binding_id } });
       }
       const action = seconds === 0 ? "frames.stop" : "frames.record";

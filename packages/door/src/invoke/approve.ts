@@ -7,7 +7,7 @@ import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane
 import type { InvocationRow } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
 import { type Admitted, admit } from "../admission/admit.ts";
-import { changedParts, readCoverage } from "../approval/coverage.ts";
+import { listChangedParts, readCoverage } from "../approval/coverage.ts";
 import { buildFollowUpApproval } from "../approval/new-approval.ts";
 import { type ApprovalOutcome, approvalOutcomeOf } from "../approval/pending-approvals.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
@@ -38,7 +38,7 @@ class ApprovedCall {
     this.plan = admitted.call.plan;
     this.grant = admitted.grant;
     this.pool_key = admitted.pool_key;
-    // The runner distinguishes the runs of one call by this number.
+    // The runner distinguishes the attempts of one call by this number.
     this.attempt = (admitted.call.delivery?.attempt ?? 1) + live.attempts_before_fallback;
     this.token = token;
     this.reservation = reservation;
@@ -134,7 +134,7 @@ async function requestNewApproval(
 ): Promise<NotApproved | { follow_up: Approval }> {
   const { deps } = door;
   const { row } = live;
-  const changed = changedParts(
+  const changed = listChangedParts(
     await deps.store.approvals.getCoveredDigests(row, replaced.id),
     coverage.parts,
   );

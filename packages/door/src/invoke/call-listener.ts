@@ -9,7 +9,7 @@ import type { Json, JsonObject, PluginExport } from "@backplane/contract";
 import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/ports";
 import { EventLog } from "../calls/event-log.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
-import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
+import { createEventRedactor, type PluginCallEvent, type Redactor } from "../calls/redact.ts";
 import { createCheckpointWriter } from "./checkpoints.ts";
 import type { Door } from "./door.ts";
 
@@ -21,17 +21,17 @@ export interface CallListener extends RunListener {
 }
 
 export function createCallListener(
-  door: Pick<Door, "deps" | "store_wait" | "harness_tape" | "turns">,
+  door: Pick<Door, "deps" | "store_wait" | "harness_tape" | "turn_tape">,
   live: LiveCall,
   item: PluginExport,
   redactor: Redactor | null,
 ): CallListener {
-  const { deps, turns } = door;
+  const { deps, turn_tape } = door;
   const writeToLog = (event: PluginCallEvent) => {
     if (live.stage === "settling") return;
     getEventLog(deps, live).write(event);
     if (live.row.turn === null && live.row.session_id === null) return;
-    live.progress ??= turns.follow(live.row, item.kind === "tool" && item.tool.streaming);
+    live.progress ??= turn_tape.follow(live.row, item.kind === "tool" && item.tool.streaming);
     live.progress?.add(event);
   };
   const checkpoints = item.kind === "harness" ? createCheckpointWriter(door, live, item, writeToLog) : null;
@@ -44,7 +44,7 @@ export function createCallListener(
   const requests = answerRequest === undefined ? undefined : { answerRequest };
   if (redactor === null && checkpoints === null) return { event: write, ...requests };
   if (redactor === null) return { event: write, flush: () => checkpoints?.drained(), ...requests };
-  const stream = redactEvents(redactor, write);
+  const stream = createEventRedactor(redactor, write);
   const flush = () => {
     stream.flush();
     return checkpoints?.drained();

@@ -22,7 +22,7 @@ export interface Door {
   deps: KernelDeps;
   /** Stored bindings and the tools of loaded plugins. */
   bindings: DoorBindings;
-  turns: TurnTape;
+  turn_tape: TurnTape;
   harness_tape: HarnessTape;
   sessions: Sessions;
   persister: Persister;
@@ -35,8 +35,8 @@ export interface Door {
   call_counts: CallCounts;
   concurrency: ConcurrencyLimits;
   pending: PendingApprovals;
-  grants: SessionGrants;
-  tokens: SignInTokens;
+  session_grants: SessionGrants;
+  sign_in_tokens: SignInTokens;
   /** Watches the versions that are on trial after an upgrade. */
   trials: Pick<TrialWatch, "observe">;
   missing_files: MissingFiles;
@@ -44,7 +44,7 @@ export interface Door {
   store_wait: StoreWait;
   state: AdmissionState & { stopping: boolean };
   samplingAccess: SamplingAccess;
-  /** Whether a client watches the session of a call, so that the plugin may prompt its user. */
+  /** Whether a client watches the session of a call. Only then may the plugin prompt a user. */
   isWatched: (key: SessionKey) => boolean;
 }
 

@@ -1,12 +1,12 @@
 /**
  * Runs a call again with the previous version after the process of a version on trial failed. The gateway waits until
- * the trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and
- * the grant of the previous version, and the authority of the caller is read again. The row changes to that version
- * before the call is dispatched, and keeps the first run in `fallback_from`.
+ * the trial is rolled back and then opens and admits the call again. The call therefore continues with the binding, the
+ * content and the grant of the previous version, and the authority of its caller is read again. The row changes to that
+ * version before the call is dispatched, and records the version that failed in `fallback_from`.
  *
- * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions
- * declare an effect class that allows a second run under the same key. A person's approval is for the bytes that crashed, so
- * a call that was approved, or that needs approval in the previous version, stays failed.
+ * A call runs again only if that does no harm: it has not reached the plugin's code, or both versions declare an effect
+ * class that allows it to be repeated under the same key. A person approves a call to one version, so a call that was
+ * approved, or that needs approval in the previous version, stays failed.
  */
 import { codeOf } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
@@ -24,7 +24,7 @@ import { type Recorded, resumeRecorded } from "./record.ts";
 import { isDelivery, isRepeatable } from "./run.ts";
 
 /** The ending is null when another node owns the call now. */
-type NextRun = { kind: "run"; recorded: Recorded } | { kind: "end"; ending: CallEnding | null };
+type FallbackResult = { kind: "run"; recorded: Recorded } | { kind: "end"; ending: CallEnding | null };
 
 /** `deadline` is the deadline of the call, on the monotonic clock. */
 export async function fallBack(
@@ -32,18 +32,18 @@ export async function fallBack(
   failed: Approved,
   ending: CallEnding,
   deadline: number,
-): Promise<NextRun> {
+): Promise<FallbackResult> {
   const { live, plan } = failed;
   const failed_at = door.deps.clock.now();
   const rollback = door.trials.observe(plan.bound.binding, ending, live.row.id);
-  const stay_failed: NextRun = { kind: "end", ending };
-  if (rollback === null || !mayFallBack(live, ending)) return stay_failed;
+  const no_fallback: FallbackResult = { kind: "end", ending };
+  if (rollback === null || !mayFallBack(live, ending)) return no_fallback;
   await waitForRollback(door, live, rollback, deadline);
   const retries = Math.max(live.row.retry_count, ending.retry_count);
   if (live.stopped !== null) return { kind: "end", ending: cancelledBy(live.stopped, retries) };
   const admitted = await admitPreviousVersion(door, failed);
   const remaining_ms = deadline - door.deps.clock.monotonic();
-  if (admitted === null || remaining_ms <= 0) return stay_failed;
+  if (admitted === null || remaining_ms <= 0) return no_fallback;
   return await recordFallback(door, failed, admitted, ending, failed_at, remaining_ms);
 }
 
@@ -98,7 +98,7 @@ async function recordFallback(
   ending: CallEnding,
   failed_at: number,
   remaining_ms: number,
-): Promise<NextRun> {
+): Promise<FallbackResult> {
   const { deps } = door;
   const { row } = live;
   const { plan, caller, context } = admitted.call;

@@ -1,7 +1,8 @@
 /**
  * Builds the request that starts a harness. After a crash, a restart or a resume, the fidelity of the harness decides
- * what it gets: the data of its last checkpoint, its trigger and chain, or a new chain that begins with its summary. A
- * harness that needs a checkpoint and has none starts again under the same execution id.
+ * what it gets: the data of its last checkpoint, its trigger and chain, or its summary, with which a new chain begins
+ * if the policy of the execution allows a compaction. A harness that needs a checkpoint and has none starts again under
+ * the same execution id.
  */
 
 import {

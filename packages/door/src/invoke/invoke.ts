@@ -72,12 +72,12 @@ async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding
   return await (call.plan.bound.binding.trial === undefined ? run(door, call) : runOnTrial(door, call));
 }
 
-async function waitForSlot(live: LiveCall, { granted, interrupt }: SlotWait): Promise<boolean> {
+async function waitForSlot(live: LiveCall, { acquired, interrupt }: SlotWait): Promise<boolean> {
   live.stage = "queued";
   live.interrupt = interrupt;
   // The call may have been cancelled before `interrupt` was set.
   if (live.stopped !== null) interrupt();
-  const may_start = await granted;
+  const may_start = await acquired;
   live.interrupt = null;
   return may_start;
 }
@@ -89,8 +89,8 @@ async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | 
   if (ending === null) return null;
   const next = await fallBack(door, approved, ending, deadline);
   if (next.kind === "end") return next.ending;
-  const second_run = await approve(door, next.recorded);
-  return second_run.is_approved ? await run(door, second_run) : second_run.ending;
+  const rerun = await approve(door, next.recorded);
+  return rerun.is_approved ? await run(door, rerun) : rerun.ending;
 }
 
 function toErrorEnding(door: Door, invocation_id: string, error: unknown): CallEnding {
@@ -147,7 +147,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     return row;
   }
 
-  async function stop(caller: Caller, id: string): Promise<Invocation> {
+  async function cancelCall(caller: Caller, id: string): Promise<Invocation> {
     const row = await find(caller, id);
     if (caller.role === "guest" && row.requested_by !== caller.actor) {
       throw new BackplaneError("policy.denied", "A guest may cancel only its own invocations.");
@@ -157,7 +157,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     return toPublicInvocation(await find(caller, id));
   }
 
-  async function* follow(
+  async function* watchCall(
     caller: Caller,
     id: string,
     after_seq: number,
@@ -223,8 +223,8 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       if (file === null) throw new BackplaneError("artifact.not_found");
       return file;
     },
-    cancel: stop,
-    watch: follow,
+    cancel: cancelCall,
+    watch: watchCall,
   };
 }
 

@@ -118,7 +118,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   try {
     if (call.harness_run !== null) await call.harness_run.write(row, open_records);
     else if (call.turn === null) await deps.store.invocations.open(row, open_records);
-    else await door.turns.open(row, open_records, call.turn);
+    else await door.turn_tape.open(row, open_records, call.turn);
   } catch (error) {
     reservation?.release();
     calls.drop(live);
@@ -147,16 +147,17 @@ async function requestApproval(
 }
 
 async function findSessionGrant(
-  { grants, authority }: Door,
+  { session_grants, authority }: Door,
   { ask, call }: Admitted,
   row: InvocationRow,
   { digest, parts }: Coverage,
 ): Promise<string | null> {
-  const session = grants.size === 0 ? null : toSessionCall(row, call.root.actor);
+  const session = session_grants.size === 0 ? null : toSessionCall(row, call.root.actor);
   if (session === null || ask === null) return null;
   const asks_every_time = call.plan.bound.binding.policy.approval === "always";
   const session_grant =
-    grants.find(session, digest) ?? (asks_every_time ? null : grants.find(session, toolDigestOf(parts)));
+    session_grants.find(session, digest) ??
+    (asks_every_time ? null : session_grants.find(session, toolDigestOf(parts)));
   if (session_grant === null || compareRisk(ask.risk, session_grant.grant.max_risk) > 0) return null;
   if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;
   // An approval for the session ends with the key of the approver.
@@ -178,7 +179,7 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
     const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };
     if (call.delivery?.job !== undefined) open_records.job = call.delivery.job;
     if (call.turn === null) await deps.store.invocations.open(row, open_records);
-    else await door.turns.open(row, open_records, call.turn);
+    else await door.turn_tape.open(row, open_records, call.turn);
     door.call_counts.add(row);
   }
   throw new BackplaneError(code, message, {

@@ -1,7 +1,8 @@
 /**
  * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
  * that is known. A call that may run twice runs again under the same execution id; any other call ends with
- * outcome_unknown. A recoverable tool of a kernel plugin continues an interrupted call, so its calls run again too. The delivery of a hook is retried by the outbox, so the old row is only ended.
+ * outcome_unknown. A recoverable tool of a kernel plugin continues an interrupted call, so its calls run again too. The
+ * outbox retries the delivery of a hook, so the row of the interrupted attempt is only ended.
  */
 
 import {
@@ -28,7 +29,10 @@ import { releaseToOtherNode, settle } from "./settle.ts";
 
 const BATCH_ROWS = 100;
 
-/** Resolves when every orphaned call is settled, running again or released to another node. */
+/**
+ * Recovers the calls that this node may take over. Resolves with their number when each of them is settled, running
+ * again or released to another node.
+ */
 export async function recoverCalls(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let recovered = 0;

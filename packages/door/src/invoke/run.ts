@@ -24,7 +24,7 @@ import {
 import type { InvocationRow, KernelDeps, RunOutcome, RunRequest } from "@backplane/ports";
 import { effectiveConfig, isRemote, MAX_RENEWALS, narrowGrant } from "@backplane/registry";
 import { recheck } from "../admission/admit.ts";
-import { changedParts, readCoverage } from "../approval/coverage.ts";
+import { listChangedParts, readCoverage } from "../approval/coverage.ts";
 import { workspaceOfCall } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { addAttempt } from "../calls/earlier-attempts.ts";
@@ -91,7 +91,9 @@ async function runAttempts(
     const needs_no_secrets = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
     const secrets = needs_no_secrets
       ? {}
-      : await retryUntilDeadline(door, deadline, () => door.tokens.readSecrets(plan.bound, call.grant));
+      : await retryUntilDeadline(door, deadline, () =>
+          door.sign_in_tokens.readSecrets(plan.bound, call.grant),
+        );
     if (clock.monotonic() - live.checked_at > FRESH_MS) {
       const refused = await retryUntilDeadline(door, deadline, () => recheckCall(door, call));
       if (refused !== null) return { ...refused, retry_count: retries };
@@ -124,7 +126,7 @@ async function runAttempts(
     if (outcome.dispatched) live.dispatched = true;
     if (live.lost || isInterrupted(live, outcome)) return null;
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
-      const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);
+      const challenge = await door.sign_in_tokens.handleChallenge(plan.bound, outcome.error);
       // The server rejected the token before it ran anything, so a renewal does not count as an attempt.
       if (challenge === null && renewals++ < MAX_RENEWALS) {
         attempts--;
@@ -171,7 +173,7 @@ async function runAttempts(
 /** How old the checks of a call may be when it starts. A revocation takes effect within a second. */
 const FRESH_MS = 250;
 
-/** Applies the current rules to a call that waited in the queue, for secrets or between two attempts. */
+/** Checks a call again that waited in the queue, for secrets or between two attempts. */
 async function recheckCall(door: Door, { live, grant }: Approved): Promise<CallEnding | null> {
   const call = await reopen(door, live.row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
@@ -197,7 +199,7 @@ async function recheckApproval(door: Door, live: LiveCall, call: Opened): Promis
   const { grant } = narrowGrant(call.plan, call.ceiling, call.scope);
   const { digest, parts } = await readCoverage(door.deps, { call, grant });
   if (digest === live.approved.digest) return null;
-  const changed = changedParts(live.approved.parts, parts);
+  const changed = listChangedParts(live.approved.parts, parts);
   const message = `The call changed after it was approved: ${changed.join(", ")}. Call again.`;
   return failedWith("approval.changed", message, { details: { changed } });
 }
@@ -276,7 +278,7 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 }
 
 /**
- * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
+ * inv.retry: a `retryable_failure` is retried if the effect class allows a repetition under the same key. A failure
  * that never reached the plugin's code is retried for every effect class, if its code is a retryable wire error other
  * than `timeout` and `crash_loop`, or if the process started too slowly. A `failed` from the plugin's code is
  * never retried. Hook deliveries are retried by the outbox instead, and a harness follows `mayRestart`.
@@ -293,7 +295,7 @@ function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   return ERROR_CODES[code].family === "wire" && ERROR_CODES[code].retryable;
 }
 
-/** Whether a second run of the same execution does no harm. */
+/** Whether it does no harm to repeat an execution. */
 export function isRepeatable(effect_class: EffectClass): boolean {
   return effect_class === "read_only" || effect_class === "idempotent_write";
 }

@@ -86,7 +86,7 @@ function writeEnd(door: Door, { row, job, progress }: LiveCall, final: Invocatio
       job === null || retryReasonOf(final) !== null ? undefined : { ...job, now, error: finalErrorOf(final) };
     return invocations.settle(row.id, row.fence, end, records, delivered);
   }
-  return door.turns.settle(final, progress?.summary, (tape) =>
+  return door.turn_tape.settle(final, progress?.summary, (tape) =>
     tape === null
       ? invocations.settle(row.id, row.fence, end, records)
       : invocations.settleWithTape(row.id, row.fence, end, records, tape),

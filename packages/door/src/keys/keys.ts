@@ -75,7 +75,10 @@ export function createKeys(
     });
   }
 
-  /** Unless it is an admin key, a key with limits at the model endpoints could create a key without such limits. */
+  /**
+   * A key with limits at the model endpoints must not create keys, because the new key could be without limits. Admin
+   * keys are exempt.
+   */
   async function resolveLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
     const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
     if (own_limits === undefined || caller.admin) return requested;
@@ -124,7 +127,7 @@ function selectScope(caller: Caller, project: string | undefined): Scope {
   throw new BackplaneError(
     "policy.denied",
     `A key of the project ${widest.project_id} cannot manage keys of ${project}.`,
-    { fix: "Use the admin token, or a key of the whole org." },
+    { fix: "Use the admin token, or a key of the whole organization." },
   );
 }
 
@@ -144,7 +147,10 @@ function resolveTargetScope(caller: Caller, body: KeyCreate) {
     scope.org_id === own_scope.org_id &&
     (own_scope.project_id === null || scope.project_id === own_scope.project_id);
   if (!is_inside) {
-    throw new BackplaneError("policy.denied", "A key can create only keys of its own org and project.");
+    throw new BackplaneError(
+      "policy.denied",
+      "A key can create only keys of its own organization and project.",
+    );
   }
   return scope;
 }

@@ -1,7 +1,7 @@
 /**
  * This gateway's lease in the store. Other gateways take over its work once the lease has expired in the store. The
- * gateway therefore also tracks the lease on its own monotonic clock, from the time before each renewal was sent, so the
- * lease expires here first. If no other gateway can use the store (SQLite), the lease is always held.
+ * gateway therefore also tracks the lease on its own monotonic clock, from the time before each renewal was sent, so
+ * the lease expires here first. If no other gateway can use the store (SQLite), the lease is always held.
  *
  * During an outage of the store every lease may expire while its gateway is alive. A gateway therefore takes over the
  * work of others only after it has reached the store for the length of a lease without a gap; by then live gateways
@@ -39,7 +39,7 @@ export class NodeLease {
     this.#ttl = deps.host.recovery.node_ttl_ms;
   }
 
-  /** Throws `store.unavailable`. */
+  /** Throws `store.unavailable` if the lease cannot be acquired. */
   async start(): Promise<void> {
     this.#stopped = false;
     await this.renew();
@@ -73,7 +73,9 @@ export class NodeLease {
     );
   }
 
-  /** Calls the listener after a late renewal: other gateways may have taken over work that was in flight here. */
+  /**
+   * Calls the listener whenever `lapses` increases: other gateways may have taken over work that was in flight here.
+   */
   onLapsed(listener: () => void): void {
     this.#lapse_listeners.push(listener);
   }

@@ -13,9 +13,10 @@ export function markTestEvent({ export: item }: ExportPlan, input: Json, deliver
 const NO_ISSUES: readonly SchemaIssue[] = [];
 
 /**
- * Checks the size of the input first and then its schema. An event that is `delivered` comes from the gateway itself.
- * It is delivered even if a later version of the hook no longer subscribes to its type. Returns no promise if the
- * schema is checked in this thread, as for nearly every tool (benchmark http.invoke).
+ * Checks the size of the input, then that it is not a reference to a file, then its schema. An event that is
+ * `delivered` comes from the gateway itself. It is delivered even if a later version of the hook no longer subscribes
+ * to its type. Returns no promise if the schema is checked in this thread, as for nearly every tool (benchmark
+ * http.invoke).
  */
 export function findInputIssues(
   plan: ExportPlan,
@@ -24,10 +25,10 @@ export function findInputIssues(
   delivered = false,
 ): MaybePromise<readonly SchemaIssue[]> {
   const has_scratch = plan.grant.filesystem === "scratch";
-  const limit = has_scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
-  if (!fitsBytes(input, limit)) {
+  const max_bytes = has_scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
+  if (!fitsBytes(input, max_bytes)) {
     const hint = has_scratch ? "" : "; an export with filesystem = scratch accepts more, as a file";
-    return [{ path: "", message: `the input is larger than ${limit} bytes${hint}` }];
+    return [{ path: "", message: `the input is larger than ${max_bytes} bytes${hint}` }];
   }
   if (isArtifact(input)) {
     return [

@@ -152,7 +152,10 @@ export interface OpenDeps {
   policies: Policies;
 }
 
-/** Throws if the request resolves to no binding. Such a request leaves no row. */
+/**
+ * Throws if the request resolves to no binding, or if a call to a harness can neither begin nor resume its execution.
+ * Such a request leaves no row.
+ */
 export async function open(door: OpenDeps, request: InvocationRequest): Promise<Opened> {
   const { ids, host, clock } = door.deps;
   const { caller, body } = request;
@@ -241,8 +244,8 @@ function limitTime(timeout_ms: number, deadline: number | null, now: number): nu
 
 /**
  * Opens a call from its row. The recorded grant stays a ceiling, so a call never gains rights while it waits. A
- * call that continues with another version of the package keeps the limits of its caller instead, because the grant was
- * for the earlier version; `earlier` is the call as it was first opened.
+ * call that continues with another version of the package keeps the limits of its caller instead, because its recorded
+ * grant belongs to the earlier version; `earlier` is the call as it was first opened.
  */
 export async function reopen(door: OpenDeps, row: InvocationRow, earlier?: Opened): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
@@ -331,7 +334,7 @@ function findBinding(
   if (export_id === undefined) {
     throw new BackplaneError(
       "request.invalid",
-      "The request does not specify a tool. Send binding_id or export_id.",
+      "The request does not specify an export. Send binding_id or export_id.",
     );
   }
   return mapMaybe(bindings.findCandidates(scope, export_id, package_id), (visible) => {

@@ -5,10 +5,11 @@
  * until the hook accepts deliveries again; the jobs of a removed hook are discarded. The deliverer is woken by new
  * jobs, at the next due time, when deliveries end and by every heartbeat.
  *
- * The concurrent deliveries of each binding are limited, so a hook that hangs delays no other hook. Jobs are reserved
- * in advance, so that a delivery does not wait for its own read. If the store is not shared, new jobs are taken
- * directly from the write that enqueued them, and only jobs that are not in memory are read. Calls to a quick hook are
- * opened in advance: a call whose row is on disk waits for a slot, and starts as soon as another call to the hook ends.
+ * The jobs of one binding form a lane. The concurrent deliveries of each lane are limited, so a hook that hangs delays
+ * no other hook. Jobs are reserved in advance, so that a delivery does not wait for its own read. If the store is not
+ * shared, new jobs are taken directly from the write that enqueued them, and only jobs that are not in memory are read.
+ * Calls to a quick hook are opened in advance: a call whose row is on disk waits for a slot, and starts as soon as
+ * another call to the hook ends.
  */
 
 import { type Binding, codeOf, definedFields, type JsonObject } from "@backplane/contract";
@@ -59,8 +60,8 @@ const MIN_WAIT_MS = 100;
 const NOT_STARTED_MS = 1_000;
 
 /**
- * `settled`: the settlement of the call has completed the job. `never_ran`: the call was withdrawn before the hook
- * started. `wait`: the hook accepts no deliveries at present.
+ * `settled`: the settlement of the call has completed the job. `not_started`: the gateway could not make the call.
+ * `never_ran`: the call was withdrawn before the hook started. `wait`: the hook accepts no deliveries at present.
  */
 type DeliveryEnd =
   | "settled"
@@ -476,7 +477,7 @@ export function acceptsDeliveries({ status, rollout, policy }: Binding): boolean
   return status === "active" && rollout.traffic_percent > 0 && policy.deliveries?.paused !== true;
 }
 
-/** The hook was disabled or its project was archived after the event, and either can be undone. */
+/** After the event the hook stopped accepting calls, or its project was archived. Either can be undone. */
 const WAIT_CODES: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
 
 /** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays there. */

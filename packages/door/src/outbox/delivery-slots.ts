@@ -1,6 +1,7 @@
 /**
- * Limits how many deliveries of a lane, and of all lanes, run at the same time. Calls to a quick hook are opened in
- * advance: a call whose row is on disk waits here for a slot, and starts as soon as another call to the hook ends.
+ * Limits how many deliveries of a lane (the jobs of one binding), and of all lanes, run at the same time. Calls to a
+ * quick hook are opened in advance: a call whose row is on disk waits here for a slot, and starts as soon as another
+ * call to the hook ends.
  */
 import type { Clock, Job } from "@backplane/ports";
 import type { SlotWait } from "../calls/requested-delivery.ts";
@@ -95,10 +96,10 @@ export class DeliverySlots {
       this.#activate(delivery);
       return null;
     }
-    const { promise: granted, resolve } = Promise.withResolvers<boolean>();
+    const { promise: acquired, resolve } = Promise.withResolvers<boolean>();
     this.#waiting.set(delivery, resolve);
     this.#fill();
-    return { granted, interrupt: () => this.#refuse(delivery) };
+    return { acquired, interrupt: () => this.#refuse(delivery) };
   }
 
   /** Withdraws the calls of the lane that wait for a slot. */
@@ -159,12 +160,12 @@ export class DeliverySlots {
   }
 
   #fill(): void {
-    for (const [delivery, grant] of this.#waiting) {
+    for (const [delivery, resolve] of this.#waiting) {
       if (this.#active >= this.#concurrency) return;
       if (!this.#mayStart(delivery.job.lane)) continue;
       this.#waiting.delete(delivery);
       this.#activate(delivery);
-      grant(true);
+      resolve(true);
     }
   }
 }

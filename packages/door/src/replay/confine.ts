@@ -54,6 +54,8 @@ export function isReadOnlyTool(item: PluginExport): boolean {
   return effect_class === "read_only" || (effect_class === "unknown" && hints?.readOnlyHint === true);
 }
 
-export function placeholderSecrets({ secret_slots }: Pick<Grant, "secret_slots">): Record<string, string> {
+export function buildPlaceholderSecrets({
+  secret_slots,
+}: Pick<Grant, "secret_slots">): Record<string, string> {
   return Object.fromEntries(secret_slots.map((slot) => [slot, PLACEHOLDER_SECRET]));
 }

@@ -11,7 +11,7 @@ export function diffJson(current: Json, candidate: Json): ReplayDifference[] {
   return differences;
 }
 
-/** The types of a result without its values, to compare results that differ from run to run. */
+/** The types of a result without its values, to compare results that differ from call to call. */
 export function shapeOf(value: Json): Json {
   if (Array.isArray(value)) {
     // The number of items of the same shape does not matter.
@@ -64,7 +64,7 @@ function collectItemDifferences(
   else collectDifferences(path, current, candidate, differences);
 }
 
-/** A file is compared by its content. Its name and the call that produced it differ from run to run. */
+/** A file is compared by its content. Its name and the call that produced it are always different. */
 function toComparable(value: JsonObject): JsonObject {
   if (!isArtifact(value)) return value;
   const { path: _path, invocation_id: _id, ...content } = value as JsonObject;

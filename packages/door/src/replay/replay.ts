@@ -36,7 +36,7 @@ import { accept } from "../invoke/accept.ts";
 import type { Door } from "../invoke/door.ts";
 import { buildRunRequest } from "../invoke/run.ts";
 import { reopen } from "../open/open.ts";
-import { confineBinding, isReadOnlyTool, isReplayable, placeholderSecrets } from "./confine.ts";
+import { buildPlaceholderSecrets, confineBinding, isReadOnlyTool, isReplayable } from "./confine.ts";
 import { diffJson, shapeOf } from "./diff-json.ts";
 
 /** How many recorded calls of each binding are searched for read-only calls. */
@@ -57,7 +57,7 @@ interface ConnectionAttempt {
   port: number;
 }
 
-interface ReplayedRun {
+interface ReplayOutcome {
   result: Json | null;
   error: InvocationError | null;
   ms: number;
@@ -147,7 +147,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     temporary_binding_ids.push(binding_id);
     const bound = { binding: confineBinding(binding, binding_id), package: pack };
     if (!isSelfDescribing(protocol)) return bound;
-    return withTools(bound, await upgrades.describe(bound, placeholderSecrets, operation));
+    return withTools(bound, await upgrades.describe(bound, buildPlaceholderSecrets, operation));
   }
 
   /** A process without a sandbox could reach the network. */
@@ -213,18 +213,18 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     });
     if (selectExport(candidate, row.export_id) === null)
       return withoutComparison("failed", `The candidate does not have the tool ${row.export_id}.`);
-    const current_run = await runOnce(caller, current, plans, row, operation);
-    if (typeof current_run === "string") return withoutComparison("skipped", current_run);
-    const candidate_run = await runOnce(caller, candidate, plans, row, operation);
-    if (typeof candidate_run === "string")
-      return { ...withoutComparison("changed", candidate_run), current_ms: current_run.ms };
-    const expected = new Set(current_run.attempts.map(({ host, port }) => `${host}:${port}`));
+    const current_outcome = await runOnce(caller, current, plans, row, operation);
+    if (typeof current_outcome === "string") return withoutComparison("skipped", current_outcome);
+    const candidate_outcome = await runOnce(caller, candidate, plans, row, operation);
+    if (typeof candidate_outcome === "string")
+      return { ...withoutComparison("changed", candidate_outcome), current_ms: current_outcome.ms };
+    const expected = new Set(current_outcome.attempts.map(({ host, port }) => `${host}:${port}`));
     return {
       ...base,
-      ...compareRuns(row.result, current_run, candidate_run),
-      current_ms: current_run.ms,
-      candidate_ms: candidate_run.ms,
-      attempts: candidate_run.attempts.filter(({ host, port }) => !expected.has(`${host}:${port}`)),
+      ...compareOutcomes(row.result, current_outcome, candidate_outcome),
+      current_ms: current_outcome.ms,
+      candidate_ms: candidate_outcome.ms,
+      attempts: candidate_outcome.attempts.filter(({ host, port }) => !expected.has(`${host}:${port}`)),
     };
   }
 
@@ -235,7 +235,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     plans: ExportPlans,
     recorded: InvocationRow,
     operation: Operation,
-  ): Promise<ReplayedRun | string> {
+  ): Promise<ReplayOutcome | string> {
     const row: InvocationRow = {
       ...recorded,
       id: ids.next("invocation"),
@@ -257,15 +257,15 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     if (verdict.verdict === "refused") return verdict.message;
     const { grant, pool_key } = verdict;
     const timeout_ms = Math.min(call.timeout_ms, MAX_CALL_MS);
-    const secrets = placeholderSecrets(grant);
+    const secrets = buildPlaceholderSecrets(grant);
     const body = { tool_execution_id: ids.next("tool_execution"), input: row.input };
     const replayed = { live: { row }, plan: call.plan, grant, pool_key, token: null };
-    const run = buildRunRequest(door, replayed, 1, timeout_ms, secrets, body);
+    const run_request = buildRunRequest(door, replayed, 1, timeout_ms, secrets, body);
     const stop = () => void runner.cancel(row.id, "user");
     operation.signal.addEventListener("abort", stop, { once: true });
     const started = clock.monotonic();
     try {
-      const outcome = await runner.run(run, { event() {} });
+      const outcome = await runner.run(run_request, { event() {} });
       const ms = clock.monotonic() - started;
       const { result, error } = await accept(call.plan, outcome, 0, null, null);
       const attempts = (outcome.egress?.refusals ?? []).map(({ host, port }) => ({ host, port }));
@@ -276,11 +276,11 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
   }
 }
 
-/** Compares the two runs. The recorded result shows whether the version in use repeats its own results. */
-function compareRuns(
+/** Compares the outcomes of the two versions. The recorded result shows whether the version in use repeats its own results. */
+function compareOutcomes(
   recorded: Json | null,
-  current: ReplayedRun,
-  candidate: ReplayedRun,
+  current: ReplayOutcome,
+  candidate: ReplayOutcome,
 ): Pick<ReplayedCall, "result" | "reason" | "differences"> {
   const none: ReplayDifference[] = [];
   if (current.error !== null) {

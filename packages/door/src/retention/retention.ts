@@ -1,6 +1,6 @@
 /**
- * Deletes old data once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook,
- * events that every consumer has read, progress events of calls that ended long ago, expired tokens and
+ * Deletes old data about once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook,
+ * old events that every consumer has read, progress events of calls that ended long ago, expired tokens and
  * Idempotency-Keys, unreferenced package bytes and old result files. Rows are deleted by one node at a time, in small
  * steps with pauses, so that writers do not wait. Never deletes calls, tapes or the audit log.
  */
@@ -51,7 +51,7 @@ export class Retention {
 
   async sweep(): Promise<void> {
     const { store, clock, node_id, log } = this.#deps;
-    // No lease is needed for this, because each node has its own files.
+    // No lease is needed for this: each node has its own files, and several nodes may sweep the files in the database.
     const blobs = await this.#sweepBlobs();
     let removed = 0;
     if ((await store.leases.acquire(LEASE, node_id, clock.now(), LEASE_MS)) !== null) {

@@ -2,8 +2,9 @@
  * Decides which tool gets a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools
  * come before all others, and bundled plugins before installed ones. User plugins are ordered by their install dates,
  * which they may carry over from another host. Between a server and a plugin the one that was registered here first
- * wins, whatever install date the plugin has. The losers are skipped with a warning; a user plugin that loses to another user
- * plugin is an error. Versions and scopes of one package are one candidate: rollout chooses one for each call.
+ * wins, whatever install date the plugin has. The losers are skipped with a warning; a user plugin that loses to
+ * another user plugin is an error. Versions and scopes of one package are one candidate: rollout chooses one for each
+ * call.
  */
 
 import type { Origin } from "@backplane/contract";

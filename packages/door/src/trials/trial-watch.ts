@@ -1,6 +1,7 @@
 /**
  * Watches the calls to versions that are on trial after an upgrade, and rolls back a version that crashes or fails too
- * often. Every gateway counts its own calls; the generation of the binding decides which gateway rolls back.
+ * often. Every gateway counts its own calls. If several gateways roll back the same trial, the generation of the
+ * binding lets only the first of them succeed.
  */
 import {
   type Binding,

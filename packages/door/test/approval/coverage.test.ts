@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "@backplane/contract";
 import fc from "fast-check";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type CoveredInputs, changedParts, coverageOf } from "../../src/approval/coverage.ts";
+import { type CoveredInputs, coverageOf, listChangedParts } from "../../src/approval/coverage.ts";
 
 const text = fc.string({ maxLength: 12 });
 const json = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as Json);
@@ -75,7 +75,9 @@ verifies("approval.digest", "changes the digest with each covered part and repor
     fc.property(inputs, inputs, fc.constantFrom(...SINGLE_PARTS), (covered, other, part) => {
       const next = { ...covered, [part]: other[part] };
       const [before, after] = [coverageOf(covered), coverageOf(next)];
-      expect(changedParts(before.parts, after.parts)).toEqual(before.digest === after.digest ? [] : [part]);
+      expect(listChangedParts(before.parts, after.parts)).toEqual(
+        before.digest === after.digest ? [] : [part],
+      );
       expect(before.digest === after.digest).toBe(jsonEqual(covered[part], other[part]));
     }),
   );
@@ -88,7 +90,7 @@ verifies("approval.digest", "reports a changed, added or removed config key", ()
       const [before, after] = [coverageOf(covered), coverageOf({ ...covered, config })];
       const same = Object.hasOwn(covered.config, key) && jsonEqual(covered.config[key]!, value);
       expect(before.digest === after.digest).toBe(same);
-      expect(changedParts(before.parts, after.parts)).toEqual(same ? [] : [`config.${key}`]);
+      expect(listChangedParts(before.parts, after.parts)).toEqual(same ? [] : [`config.${key}`]);
     }),
   );
 });
@@ -104,7 +106,7 @@ verifies(
         const next = { ...covered, secrets, grant: { ...covered.grant, allowed_domains: domains } };
         const [before, after] = [coverageOf(covered), coverageOf(next)];
         expect(after.digest).not.toBe(before.digest);
-        const changed = changedParts(before.parts, after.parts);
+        const changed = listChangedParts(before.parts, after.parts);
         expect(changed).toContain("grant.allowed_domains");
         expect(changed).toContain(`secret.x${slot}`);
       }),

@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createRedactor, type PluginCallEvent, redactEvents } from "../../src/calls/redact.ts";
+import { createEventRedactor, createRedactor, type PluginCallEvent } from "../../src/calls/redact.ts";
 
 const SECRET = "sk-canary/0123456789+abcdef";
 const redactor = createRedactor([SECRET])!;
 
 function redactAll(events: PluginCallEvent[]): PluginCallEvent[] {
   const out: PluginCallEvent[] = [];
-  const stream = redactEvents(redactor, (event) => void out.push(event));
+  const stream = createEventRedactor(redactor, (event) => void out.push(event));
   for (const event of events) stream.add(event);
   stream.flush();
   return out;
@@ -54,7 +54,7 @@ test("redacts a secret that arrives one character per event", () => {
 test("emits held events without a secret unchanged and in order, at the latest when the call ends", () => {
   const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
   const out: PluginCallEvent[] = [];
-  const stream = redactEvents(redactor, (event) => void out.push(event));
+  const stream = createEventRedactor(redactor, (event) => void out.push(event));
   stream.add(events[0]!);
   expect(out).toEqual([]);
   stream.add(events[1]!);
@@ -67,7 +67,7 @@ test("emits held events without a secret unchanged and in order, at the latest w
 
 test("holds a bounded number of events", () => {
   const out: PluginCallEvent[] = [];
-  const stream = redactEvents(redactor, (event) => void out.push(event));
+  const stream = createEventRedactor(redactor, (event) => void out.push(event));
   stream.add(delta("sk-can"));
   for (let i = 0; i < 100; i++) stream.add({ type: "progress", message: "working" });
   expect(out.length).toBeGreaterThan(90);

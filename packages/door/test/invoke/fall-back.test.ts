@@ -77,7 +77,7 @@ verifies(
     expect(rolled_back.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
     const [first, second] = fixture.runner.requests;
     expect(listRunVersions(fixture)).toEqual([CANDIDATE, OLD]);
-    // The second run has the same key, so that a write is not made twice, and never uses a process of the candidate.
+    // The rerun has the same key, so that a write is not made twice, and never uses a process of the candidate.
     expect(second!.body).toEqual(first!.body);
     expect(second!.attempt).toBe(2);
     expect(second!.pool_key).not.toBe(first!.pool_key);
@@ -115,7 +115,7 @@ verifies("bind.hot", "runs a call again only if its process crashed or did not s
 
 verifies(
   "inv.effect-class",
-  "reruns a call to a version on trial only if a second run does no harm",
+  "reruns a call to a version on trial only if repeating it does no harm",
   async () => {
     const toolWith = (effect_class: string) => [toolExport("greet", {}, { effect_class })];
     const cases: [old: string, candidate: string, dispatched: boolean, again: boolean][] = [
@@ -153,7 +153,7 @@ verifies(
   },
 );
 
-verifies("grant.narrow", "admits the second run with the grant of the previous version", async () => {
+verifies("grant.narrow", "reruns a call with the grant of the previous version", async () => {
   const old = toolExport("greet", {
     permissions: {
       network: "egress",
@@ -171,7 +171,7 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
   expect(call.grant).toEqual(second!.grant);
   const token = (request = first!) => request.context.gateway.delegation_token!;
   expect(token(second)).not.toBe(token(first));
-  // The limits that the caller requested apply to the second run too.
+  // The limits that the caller requested apply to the rerun too.
   const narrowed = await createTrialKernel({ old: [old], candidate: [candidate] });
   endCandidate(narrowed.fixture, CRASHED);
   await greet(narrowed.fixture, { narrow: { network: "none" } });
@@ -180,7 +180,7 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
 
 verifies(
   "delegation.token",
-  "revokes the token of the crashed run before the second run starts",
+  "revokes the token of the crashed attempt before the call runs again",
   async () => {
     const scoped = [toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } })];
     const { fixture } = await createTrialKernel({ old: scoped });
@@ -199,7 +199,7 @@ verifies(
   },
 );
 
-verifies("approval.digest", "does not run a call on bytes other than those a person approved", async () => {
+verifies("approval.digest", "does not rerun a call that needs approval in either version", async () => {
   const asks = toolExport("greet", {}, { requires_approval: true });
   for (const [old, candidate] of [
     [asks, asks],
@@ -266,7 +266,7 @@ test("reruns a call at most once, and reports the failure of the previous versio
   expect(listRunVersions(fixture)).toEqual([CANDIDATE, OLD]);
 });
 
-verifies("inv.deadline", "keeps the deadline of the call across both runs", async () => {
+verifies("inv.deadline", "keeps the deadline of a call that is rerun", async () => {
   const { fixture, binding } = await createTrialKernel();
   endCandidate(fixture, () => {
     fixture.clock.monotonic_offset += 700;
@@ -275,18 +275,18 @@ verifies("inv.deadline", "keeps the deadline of the call across both runs", asyn
   expect(await greet(fixture, { timeout_ms: 100_000 })).toMatchObject({ status: "succeeded" });
   const [first, second] = fixture.runner.requests;
   expect(first!.timeout_ms - second!.timeout_ms).toBeGreaterThanOrEqual(700);
-  const late = await createTrialKernel();
-  endCandidate(late.fixture, () => {
-    late.fixture.clock.monotonic_offset += 5_000;
+  const slow = await createTrialKernel();
+  endCandidate(slow.fixture, () => {
+    slow.fixture.clock.monotonic_offset += 5_000;
     return CRASHED;
   });
-  expect(await greet(late.fixture, { timeout_ms: 5_000 })).toMatchObject({ error: { code: "crashed" } });
-  expect(listRunVersions(late.fixture)).toEqual([CANDIDATE]);
-  await waitForRollback(late.fixture, late.binding);
+  expect(await greet(slow.fixture, { timeout_ms: 5_000 })).toMatchObject({ error: { code: "crashed" } });
+  expect(listRunVersions(slow.fixture)).toEqual([CANDIDATE]);
+  await waitForRollback(slow.fixture, slow.binding);
   await waitForRollback(fixture, binding);
 });
 
-test("leaves the call failed if the previous version has other bytes now", async () => {
+test("leaves the call failed if the previous version was installed again with different content", async () => {
   const { fixture } = await createTrialKernel();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
@@ -301,7 +301,7 @@ test("leaves the call failed if the previous version has other bytes now", async
 
 verifies(
   "inv.effect-class",
-  "continues with the previous version after the gateway is killed in the second run",
+  "continues with the previous version after the gateway is killed during the rerun",
   async () => {
     const { fixture } = await createTrialKernel();
     fixture.runner.script = ({ request }) =>
@@ -373,12 +373,12 @@ test("keeps the outcome of a call that was still running when its version on tri
   });
 });
 
-test("leaves the call failed if an operator has rolled the binding back to other bytes", async () => {
+test("leaves the call failed if an operator has rolled the binding back to different content", async () => {
   const { fixture, binding } = await createTrialKernel();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
-  const other_bytes = fixture.importer.add(manifest([toolExport("greet"), toolExport("other")]));
-  await fixture.kernel.packages.install(admin, other_bytes);
+  const different_content = fixture.importer.add(manifest([toolExport("greet"), toolExport("other")]));
+  await fixture.kernel.packages.install(admin, different_content);
   endCandidate(fixture, async () => {
     await fixture.kernel.bindings.rollback(admin, binding.binding_id);
     return CRASHED;

@@ -18,9 +18,9 @@ import {
   type AdmissionState,
   admitServerRequest,
   type Coverage,
-  changedParts,
   filterCapabilities,
   findFeature,
+  listChangedParts,
   planServerFeature,
   readUseCoverage,
   type ServerFeature,
@@ -190,7 +190,7 @@ export function createServers(
         async () => {
           approved = true;
           const admitted = await checkAccess(request);
-          const changed = changedParts(parts, (await readCoverage(request, admitted.bound)).parts);
+          const changed = listChangedParts(parts, (await readCoverage(request, admitted.bound)).parts);
           if (changed.length > 0) {
             const error = approvalChangedError(changed);
             await auditRefusal(request, error);
