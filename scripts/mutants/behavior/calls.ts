@@ -140,7 +140,7 @@ export const CALL_MUTANTS: Mutant[] = [
     from: "if (call.plan.bound.package.digest !== row.package_digest) {",
     to: "if (call.plan.bound.package.version !== row.package_version) {",
     tests: RECOVERY_TESTS,
-    only: "the bytes of its package changed",
+    only: "the content of its package changed",
   },
   {
     name: "recover: a recovered call has at least the minimum time",

@@ -468,6 +468,6 @@ export const POLICY_MUTANTS: Mutant[] = [
     file: "packages/door/src/catalog/catalog.ts",
     from: "const denial = listing_denial ?? findLoadError(plan);",
     to: "const denial = listing_denial;",
-    tests: ["packages/door/test/admission/target.test.ts"],
+    tests: ["packages/door/test/admission/target-and-loads.test.ts"],
   },
 ];

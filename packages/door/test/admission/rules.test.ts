@@ -235,7 +235,7 @@ test("refuses calls to a binding without traffic", () => {
   expect(decide({ binding: { rollout: { traffic_percent: 0 } } })).toBe("binding: binding.not_active");
 });
 
-describe("a call that needs approval", () => {
+describe("a call that may need approval", () => {
   const item = toolExport("t", {}, { effect_class: "idempotent_write" });
   const decisions = (test_case: Case) =>
     RISK_CONTEXTS.map((context) => [context, decide({ ...test_case, call: { ...test_case.call, context } })]);
@@ -249,7 +249,7 @@ describe("a call that needs approval", () => {
     expect(decide({ item })).toBe("run");
   });
 
-  test("depends on the tolerance of its context", () => {
+  test("needs approval only in contexts that do not tolerate its risk", () => {
     for (const tolerant of RISK_CONTEXTS) {
       const decided = decisions({ item, org: { tolerance: { [tolerant]: "medium" } } });
       expect(decided.filter(([, verdict]) => verdict === "run")).toEqual([[tolerant, "run"]]);

@@ -106,7 +106,7 @@ const CHANGES: [label: string, parts: string[], change: Change][] = [
 for (const [label, parts, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a call on an approval given before ${label} changed, and asks again with the list of changed parts`,
+    `does not run a call on an approval requested before ${label} changed, and asks again with the list of changed parts`,
     async () => {
       const { fixture, binding_id } = await createDeployKernel();
       const ticket = await callDeploy(fixture);
@@ -272,7 +272,7 @@ const PLUGIN_CHANGES: [label: string, parts: string[], values: Record<string, Js
 for (const [label, parts, values] of PLUGIN_CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a kernel plugin's tool on an approval given before ${label} changed`,
+    `does not run a kernel plugin's tool on an approval requested before ${label} changed`,
     async () => {
       let ran = 0;
       const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });
@@ -297,7 +297,7 @@ for (const [label, parts, values] of PLUGIN_CHANGES) {
 
 verifies(
   "approval.digest",
-  "does not run a kernel plugin's tool on an approval given before its code was replaced",
+  "does not run a kernel plugin's tool on an approval requested before its code was replaced",
   async () => {
     let ran = 0;
     const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });

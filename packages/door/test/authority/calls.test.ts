@@ -236,7 +236,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "does not run a durably approved call after a restart if its key was revoked in the meantime",
+  "does not run a call with a durable approval after a restart if its key was revoked in the meantime",
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
     const first = await createTestKernel(options);

@@ -194,7 +194,7 @@ verifies(
   },
 );
 
-test("does not continue a conversation whose key is revoked while an approval is pending", async () => {
+test("does not continue a turn whose key is revoked while an approval is pending", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
   const fixture = await createTestSession({ tools: [asks] });
   const key = await createRevocableKey(fixture);
@@ -211,7 +211,7 @@ test("does not continue a conversation whose key is revoked while an approval is
 
 verifies(
   "sec.revocation",
-  "does not continue a conversation of a disabled role when an approval outlived its turn",
+  "does not continue a conversation after an approval that outlived its turn if the role is disabled",
   async () => {
     const approval_tool = { ...addTool, requires_approval: true };
     const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [approval_tool] };

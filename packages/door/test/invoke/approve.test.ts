@@ -34,8 +34,8 @@ verifies(
       answered_by: "admin",
     });
     expect((await ticket.settled).status).toBe("succeeded");
-    const late = approvals.answer(admin, approval.id, { response: "reject" });
-    await expect(late).rejects.toMatchObject({ code: "approval.closed" });
+    const second_answer = approvals.answer(admin, approval.id, { response: "reject" });
+    await expect(second_answer).rejects.toMatchObject({ code: "approval.closed" });
     // Identical calls in that session run without approval; any other call needs its own approval.
     expect(
       (await fixture.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,

@@ -42,7 +42,7 @@ async function waitForEnd(fixture: TestKernel, id: string, caller = user): Promi
 
 verifies(
   "inv.effect-class",
-  "after a crash reruns reads, reruns idempotent writes with the same key and ends other tools as outcome_unknown",
+  "after a crash reruns reads, reruns idempotent writes with the same key and ends other tool calls as outcome_unknown",
   async () => {
     const first = await createTestKernel();
     await bindAll(first);
@@ -208,7 +208,7 @@ test("subtracts the elapsed time from the deadline of a recovered call, within b
   }
 });
 
-test("does not run a recovered call if the bytes of its package changed", async () => {
+test("does not run a recovered call if the content of its package changed", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([toolExport("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
@@ -226,7 +226,7 @@ test("does not run a recovered call if the bytes of its package changed", async 
   expect(second.runner.requests).toEqual([]);
 });
 
-test("numbers the events of a recovered call after those of its first run", async () => {
+test("numbers the events of a recovered call after those of its first attempt", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([toolExport("slow")]));
   first.runner.script = ({ event }) => {
@@ -262,7 +262,7 @@ test("lets only the node that took over a call end it, and notifies the waiting 
   };
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   await until(() => fixture.runner.running === 1);
-  const [taken] = await fixture.store.invocations.claimOrphans("node_other", fixture.clock.now(), 10);
+  const [claimed] = await fixture.store.invocations.claimOrphans("node_other", fixture.clock.now(), 10);
   finish();
   await until(() => fixture.runner.running === 0);
   const ended_at = new Date().toISOString();
@@ -276,7 +276,7 @@ test("lets only the node that took over a call end it, and notifies the waiting 
     violations: 0,
   };
   const settlement = { ...end, stderr_tail: null, egress: null, started_at: null, ended_at };
-  expect(await fixture.store.invocations.settle(ticket.id, taken!.fence, settlement, {})).toBe(true);
+  expect(await fixture.store.invocations.settle(ticket.id, claimed!.fence, settlement, {})).toBe(true);
   expect(await ticket.settled).toMatchObject({ status: "failed", error });
 });
 

@@ -1,10 +1,9 @@
-import { INVOCATION_LIMITS, type Invocation } from "@backplane/contract";
-import type { InvocationRow, WatchItem } from "@backplane/ports";
+import { INVOCATION_LIMITS } from "@backplane/contract";
+import type { WatchItem } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { LiveCall } from "../../src/calls/live-calls.ts";
 
 async function collectEvents(
   fixture: TestKernel,
@@ -116,19 +115,6 @@ test("ends a watcher immediately when it is stopped, and rejects a watcher of an
   expect(await watching).toEqual({ seqs: [], settled: null });
   const unknown_call = collectEvents(fixture, "inv_00000000000000000000000000");
   await expect(unknown_call).rejects.toMatchObject({ code: "invocation.not_found" });
-});
-
-test("calls each settlement listener of a call once, except those that were removed", async () => {
-  const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
-  const received: string[] = [];
-  const forget = live.onSettled(() => received.push("gone"));
-  live.onSettled(() => received.push("here"));
-  forget();
-  live.finish({ id: "inv_1" } as Invocation);
-  live.finish({ id: "again" } as Invocation);
-  live.onSettled(({ id }) => received.push(id));
-  expect(received).toEqual(["here", "inv_1"]);
-  expect((await live.settled).id).toBe("inv_1");
 });
 
 test("reports 0 events on the ticket of a call without events", async () => {

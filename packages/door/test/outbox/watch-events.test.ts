@@ -30,9 +30,11 @@ test("streams the events of a scope in order from the reader's position, then li
     if (resumed.length === seqs.length - 2) resume_stop.abort();
   }
   expect(resumed).toEqual(seqs.slice(2));
-  const far = { ...admin, scope: { ...scope, org_id: "org_far" } };
+  const other_org_admin = { ...admin, scope: { ...scope, org_id: "org_far" } };
   const none = new AbortController();
-  const other_org_events = fixture.kernel.events.watch(far, 0, none.signal)[Symbol.asyncIterator]();
+  const other_org_events = fixture.kernel.events
+    .watch(other_org_admin, 0, none.signal)
+    [Symbol.asyncIterator]();
   const next = other_org_events.next();
   none.abort();
   expect(await next).toEqual({ done: true, value: undefined });
