@@ -143,7 +143,7 @@ export const BEHAVIOR: Mutant[] = [
     file: "packages/agent/src/tools/subagents.ts",
     from: "if (depth >= deps.limits.depth) {",
     to: "if (depth >= 5) {",
-    tests: ["packages/agent/test/loop/subagents.test.ts"],
+    tests: ["packages/agent/test/tools/subagents.test.ts"],
     only: "limits of the host",
   },
   {
@@ -156,8 +156,8 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "memory: the hits of several stores are merged by score",
     file: "packages/agent/src/loop/memory-stores.ts",
-    from: "if (stores.length === 1) return stores[0]!;",
-    to: "if (stores.length > 0) return stores.flat().slice(0, k);",
+    from: "if (results.length === 1) return results[0]!;",
+    to: "if (results.length > 0) return results.flat().slice(0, k);",
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
   {
@@ -373,7 +373,7 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "session events: a reset reaches the watchers of the session",
     file: "packages/agent/src/agent/sessions.ts",
-    from: "        persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));\n",
+    from: "        persister.announce(key, await sessions.readEntries(key.scope, chain.id, last_entry_id, 1));\n",
     to: "        void [chain, last_entry_id];\n",
     tests: ["packages/agent/test/agent/session-events.test.ts"],
     only: "to the watchers of the session",
@@ -381,7 +381,7 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "session events: a compaction reaches the watchers of the session",
     file: "packages/agent/src/compaction/compactions.ts",
-    from: "    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, count));\n",
+    from: "    persister.announce(key, await sessions.readEntries(key.scope, chain.id, last_entry_id, count));\n",
     to: "    void [persister, last_entry_id, count];\n",
     tests: ["packages/agent/test/agent/session-events.test.ts"],
     only: "to the watchers of the session",

@@ -80,7 +80,7 @@ export const LLM_ENDPOINT_DEFENSES: Mutant[] = [
     from: "if (count >= MAX_CALLS_PER_CALLER)",
     to: "if (count >= MAX_CALLS_PER_CALLER * 99)",
     tests: LLM_ENDPOINTS_TESTS,
-    only: "running model calls of one credential",
+    only: "running model calls of each credential",
   },
   {
     name: "llm endpoints: tokens are reserved for each requested answer",

@@ -297,8 +297,8 @@ export const PLUGIN_DEFENSES: Mutant[] = [
   {
     name: "memory: a young session searches its short-term memory first",
     file: "packages/agent/src/loop/memory-stores.ts",
-    from: "(await deps.sessionAge(key)) < LOOP_LIMITS.young_session_ms",
-    to: "(await deps.sessionAge(key)) > LOOP_LIMITS.young_session_ms",
+    from: "(await deps.getSessionAge(key)) < LOOP_LIMITS.young_session_ms",
+    to: "(await deps.getSessionAge(key)) > LOOP_LIMITS.young_session_ms",
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
   {

@@ -13,7 +13,7 @@ import {
 import { createAnnouncer } from "./announce.ts";
 import { type ChildEnd, startChild, waitForChild } from "./child.ts";
 
-/** Longer than the host lets any child run, so that the child's own limit always applies first. */
+/** Longer than the time limit that the host sets for any child, so that the child's own limit always applies first. */
 const TIMEOUT_MS = 86_430_000;
 
 const PARAMETERS = {
@@ -68,7 +68,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
       const announcer = createAnnouncer(ctx, call);
       try {
         const child = await startChild(ctx, args, call);
-        if (!child.resumed) await announcer.started(child, args);
+        if (!child.resumed) await announcer.announceStart(child, args);
         let end: ChildEnd;
         try {
           end = await waitForChild(ctx, child.child_id, call);
@@ -76,7 +76,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
           // Subscribers that saw the start event also get the end event.
           const reason = codeOf(error) ?? "lost";
           const { message } = error as Error;
-          await announcer.ended(child, args, {
+          await announcer.announceEnd(child, args, {
             status: "failed",
             reason,
             error: message,
@@ -84,7 +84,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
           });
           throw error;
         }
-        await announcer.ended(child, args, end);
+        await announcer.announceEnd(child, args, end);
         return resultOf(end);
       } catch (error) {
         return toolError(kindOf(codeOf(error)), (error as Error).message);

@@ -9,8 +9,8 @@ import type { AgentArgs, Child, ChildEnd } from "./child.ts";
 const SESSION = "_bridge:agent-tool";
 
 export interface SubagentAnnouncer {
-  started(child: Child, args: AgentArgs): Promise<void>;
-  ended(child: Child, args: AgentArgs, end: ChildEnd): Promise<void>;
+  announceStart(child: Child, args: AgentArgs): Promise<void>;
+  announceEnd(child: Child, args: AgentArgs, end: ChildEnd): Promise<void>;
 }
 
 export function createAnnouncer(ctx: PluginContext, call: KernelToolCall): SubagentAnnouncer {
@@ -25,9 +25,9 @@ export function createAnnouncer(ctx: PluginContext, call: KernelToolCall): Subag
     }
   };
   return {
-    started: ({ parent_id, child_id, strategy }, { goal, tools = null }) =>
+    announceStart: ({ parent_id, child_id, strategy }, { goal, tools = null }) =>
       emit("x.agent.subagent.started", { parent_id, child_id, goal, strategy, tools }),
-    async ended({ child_id }, { tools }, end) {
+    async announceEnd({ child_id }, { tools }, end) {
       const attempted = end.forbidden_tool_hits;
       if (tools !== undefined && attempted.length > 0) {
         await emit("x.agent.allowlist.narrowed", { child_id, attempted, allowed: tools });

@@ -1,4 +1,4 @@
-/** Sub-agents as one tool (subagent.tool). The plugin holds the grant for `subagent.*` and nothing else. */
+/** Sub-agents as one tool (subagent.tool). Of the kernel services, the plugin may use only `subagent.*`. */
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 import { agentTool } from "./agent-tool.ts";
 

@@ -16,12 +16,12 @@ const LOOP_TESTS = ["packages/agent/test/loop/loop.test.ts"];
 const STRATEGIES_TESTS = ["packages/agent/test/loop/strategies.test.ts"];
 const TURN_TESTS = ["packages/agent/test/loop/turn.test.ts"];
 const SETTINGS_TESTS = ["packages/agent/test/loop/settings.test.ts"];
-const DISPATCH_TESTS = ["packages/agent/test/loop/dispatch.test.ts"];
+const DISPATCH_TESTS = ["packages/agent/test/tools/dispatch.test.ts"];
 const COMPACT_IF_NEEDED_TESTS = ["packages/agent/test/compaction/compact-if-needed.test.ts"];
 const SUMMARY_TESTS = ["packages/agent/test/compaction/built-in-summary.test.ts"];
 const CALL_MODEL_TESTS = ["packages/agent/test/models/call-model.test.ts"];
 const YIELD_TESTS = ["packages/agent/test/loop/yield.test.ts"];
-const SUBAGENTS_TESTS = ["packages/agent/test/loop/subagents.test.ts"];
+const SUBAGENTS_TESTS = ["packages/agent/test/tools/subagents.test.ts"];
 const RISK_TESTS = ["packages/agent/test/loop/risk.test.ts"];
 const OFFERED_TOOLS_TESTS = ["packages/agent/test/loop/offered-tools.test.ts"];
 
@@ -94,14 +94,14 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     name: "loop: a sender with fewer rights does not join a turn",
     file: BEGIN,
-    from: "return hasRole(sender.role, turn.role) && (sender.admin || !turn.admin);",
-    to: "return hasRole(turn.role, sender.role);",
+    from: "return hasRole(sender.role, turn_caller.role) && (sender.admin || !turn_caller.admin);",
+    to: "return hasRole(turn_caller.role, sender.role);",
     tests: TURN_TESTS,
   },
   {
     name: "loop: nobody joins a turn of the host's admin",
     file: BEGIN,
-    from: "sender.delegation !== undefined || turn.actor === HOST_ADMIN",
+    from: "sender.delegation !== undefined || turn_caller.actor === HOST_ADMIN",
     to: "sender.delegation !== undefined",
     tests: TURN_TESTS,
   },
@@ -158,8 +158,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     name: "loop: a result that yields ends the turn",
     file: RUN,
-    from: "if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };",
-    to: "void yielded;",
+    from: "if (yield_text !== null) return { content: answer!.text || yield_text, tool_calls: [], write: null };",
+    to: "void yield_text;",
     tests: YIELD_TESTS,
   },
   {

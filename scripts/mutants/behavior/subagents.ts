@@ -3,7 +3,7 @@ import type { Mutant } from "../mutant.ts";
 
 const BEGIN = "packages/agent/src/loop/begin-turn.ts";
 const SPAWN = "packages/agent/src/tools/subagents.ts";
-const RESUME_SUBAGENTS_TESTS = ["packages/agent/test/loop/resume-subagents.test.ts"];
+const RESUME_SUBAGENTS_TESTS = ["packages/agent/test/tools/resume-subagents.test.ts"];
 
 export const SUBAGENT_MUTANTS: Mutant[] = [
   {
@@ -49,8 +49,8 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
   {
     name: "sub-agents: the start of a child is announced once",
     file: "plugins/agent-tool/src/agent-tool.ts",
-    from: "if (!child.resumed) await announcer.started(child, args);",
-    to: "await announcer.started(child, args);",
+    from: "if (!child.resumed) await announcer.announceStart(child, args);",
+    to: "await announcer.announceStart(child, args);",
     tests: RESUME_SUBAGENTS_TESTS,
     only: "ended before the crash",
   },

@@ -376,7 +376,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     file: TURN_TAPE,
     from: 'typeof request_id === "string" ? { request_id } : {}',
     to: "{}",
-    tests: ["packages/agent/test/loop/dispatch.test.ts"],
+    tests: ["packages/agent/test/tools/dispatch.test.ts"],
     hangs: true,
   },
   {
@@ -384,6 +384,6 @@ export const TAPE_MUTANTS: Mutant[] = [
     file: TURN_TAPE,
     from: "[itemOf(turn.request), itemOf(prepared.event)]",
     to: "[itemOf(prepared.event)]",
-    tests: ["packages/agent/test/loop/dispatch.test.ts"],
+    tests: ["packages/agent/test/tools/dispatch.test.ts"],
   },
 ];

@@ -123,7 +123,7 @@ async function measureReplayRate(sessions: Sessions, { key, chain_id }: TestSess
   let after = 0;
   let count = 0;
   for (;;) {
-    const page = await sessions.entries(key.scope, chain_id, after, PAGE_SIZE);
+    const page = await sessions.readEntries(key.scope, chain_id, after, PAGE_SIZE);
     count += page.length;
     if (page.length < PAGE_SIZE) break;
     after = page.at(-1)!.id;

@@ -100,7 +100,7 @@ export function createAgentHost(deps: KernelDeps, modules: AgentHostModules): Ag
   const runner = createModuleRunner({
     runner: deps.runner,
     clock,
-    tool: (binding_id) => bindings.tool(binding_id),
+    findTool: (binding_id) => bindings.tool(binding_id),
     // A tool uses kernel services on behalf of the turn that called it.
     mint({ plugin, scope, invocation_id, session_id }) {
       const turn = turns.findByCall(invocation_id);

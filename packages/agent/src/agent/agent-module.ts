@@ -77,7 +77,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
   const { bus, port, persister, sessions, live } = modules.session;
   const { models, active_models, plugins, turns, fanout } = host;
   const config = registry.cached_config;
-  const skills: StepDeps["skills"] = (scope) => registry.skills.list(scope);
+  const listSkills: StepDeps["listSkills"] = (scope) => registry.skills.list(scope);
   const { pause = (run) => void clock.after(0, run) } = deps;
   const yieldToEventLoop = () => new Promise<void>((resolve) => pause(resolve));
   const histories = new Histories(sessions, persister, yieldToEventLoop);
@@ -104,7 +104,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
   });
   const kernel_session = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
   const findStrategyPlugin = (strategy: string) =>
-    plugins.strategies().find(({ strategy_id }) => strategy_id === strategy)?.plugin ?? null;
+    plugins.listStrategies().find(({ strategy_id }) => strategy_id === strategy)?.plugin ?? null;
   const loop = new Loop({
     port,
     models,
@@ -129,14 +129,14 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
       (await door.policies.getEffective(scope)).channels.has(channel),
     turns,
     changes,
-    memories: () => plugins.memories(),
-    async sessionAge(key) {
+    listMemoryStores: () => plugins.listMemoryStores(),
+    async getSessionAge(key) {
       const session = await door.store_wait.run("a turn", () => store.sessions.get(key));
       return session === null ? 0 : clock.now() - Date.parse(session.created_at);
     },
-    skills,
+    listSkills,
     findStrategyPlugin,
-    history: (key) => histories.open(key),
+    openHistory: (key) => histories.open(key),
     node_lease: door.lease,
     store_wait: door.store_wait,
     beforeStep: (turn) => prepareStep(door, histories, turn),
@@ -144,7 +144,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
       const id = executionOf(caller);
       if (id !== null) await store.executions.countStep(id);
     },
-    activeModel: (org_id, provider) => active_models.choose(org_id, provider),
+    chooseModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     prepareOrg: (org_id) => plugins.prepare(org_id),
     findStrategyProblem: (strategy) =>

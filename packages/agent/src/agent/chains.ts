@@ -43,19 +43,19 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       await persister.drain(key);
       const session = await sessions.get(key);
       const from = from_chain_id ?? session.head_chain_id;
-      const source = await sessions.chain(key.scope, from);
+      const source = await sessions.getChain(key.scope, from);
       if (source.session_id !== key.session_id || source.workspace !== key.workspace) {
         throw new BackplaneError("chain.not_found", `Session ${key.session_id} has no chain ${from}.`);
       }
       return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once, causeOf(caller));
     },
-    get: (caller, id) => sessions.chain(caller.scope, id),
-    list: (caller, ref, page) => sessions.chains(resolveSessionKey(caller, ref), page),
+    get: (caller, id) => sessions.getChain(caller.scope, id),
+    list: (caller, ref, page) => sessions.listChains(resolveSessionKey(caller, ref), page),
     async fork(caller, id, { at, child_id }, once) {
       requireWriter(caller, "fork chains");
       await requireBranching(caller);
       if (child_id !== undefined) checkClientSessionId(child_id);
-      await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
+      await persister.drain(keyOf(await sessions.getChain(caller.scope, id)));
       const options = {
         ...(at === undefined ? {} : { at }),
         ...(child_id === undefined ? {} : { child_id }),
@@ -63,22 +63,22 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       return await sessions.fork(caller.scope, id, options, once, causeOf(caller));
     },
     async viewStart(caller, id) {
-      let chain = await sessions.chain(caller.scope, id);
+      let chain = await sessions.getChain(caller.scope, id);
       let visible_to = chain.last_entry_id;
       while (chain.parent_chain_id !== null) {
         if (chain.origin === "compaction" && chain.fork_entry_id < visible_to) return chain.fork_entry_id;
         visible_to = Math.min(visible_to, chain.fork_entry_id);
-        chain = await sessions.chain(caller.scope, chain.parent_chain_id);
+        chain = await sessions.getChain(caller.scope, chain.parent_chain_id);
       }
       return 0;
     },
     async blocks(caller, id, after_id, limit) {
-      const entries = await sessions.entries(caller.scope, id, after_id, limit);
+      const entries = await sessions.readEntries(caller.scope, id, after_id, limit);
       return entries.flatMap((entry) => blockOf(entry) ?? []);
     },
     async addBlocks(caller, id, blocks, once) {
       requireWriter(caller, "add blocks");
-      const key = keyOf(await sessions.chain(caller.scope, id));
+      const key = keyOf(await sessions.getChain(caller.scope, id));
       checkClientSessionId(key.session_id);
       const row = await findCallingRow(door, caller);
       if (row !== null) await requireSessionSupport(door, row, key, "add blocks to");

@@ -1,4 +1,4 @@
-/** The facade for runs. A run is a turn of the loop, or an execution of a harness. */
+/** The facade for runs. A run is a turn of the loop, or one request to a harness. */
 
 import { BackplaneError, type Run } from "@backplane/contract";
 import { openIdempotent } from "@backplane/door";
@@ -40,7 +40,10 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
   /** A run continues from the head of the session, so a chain that is not the head is rejected. */
   async function resolveKey(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
     if (!("chain_id" in body)) return resolveSessionKey(caller, body);
-    const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
+    const { session_id, workspace, org_id, project_id } = await sessions.getChain(
+      caller.scope,
+      body.chain_id,
+    );
     const key = { scope: { org_id, project_id }, workspace, session_id };
     const { head_chain_id } = await sessions.get(key);
     if (head_chain_id !== body.chain_id) {
@@ -69,7 +72,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
       ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),
     });
-    // Only messages can join a running turn.
+    // A run cannot join a running turn; only messages can.
     if (turn === null) throw new BackplaneError("session.busy");
     const { node_id: _node, fence: _fence, joins: _joins, ...run } = turn.run;
     return { run, entry_id, settled: turn.settled };
@@ -86,7 +89,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
       return { id, entry_id, ticket: null };
     },
     get,
-    execution: harnesses.execution,
+    execution: harnesses.getExecution,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
     async cancel(caller, id) {
       requireWriter(caller, "cancel runs");

@@ -82,7 +82,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         const { last_entry_id } = await sessions.get(key);
         const { chain, archive_path } = await sessions.reset(key, archive, causeOf(caller));
         histories.forget(key);
-        persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
+        persister.announce(key, await sessions.readEntries(key.scope, chain.id, last_entry_id, 1));
         return { ...(await sessions.get(key)), archive_path };
       });
     },
@@ -158,15 +158,15 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 }
 
 /**
- * Rejects the id of a compactor's call. A compaction is identified by its chain, because a compaction by the model
- * involves no such call.
+ * Returns the chain of a compaction. Rejects the id of a compactor's call: a compaction is identified by its chain,
+ * because a compaction by the model involves no such call.
  */
 async function getCompactedChain(
-  sessions: Pick<Sessions, "chain">,
+  sessions: Pick<Sessions, "getChain">,
   { scope }: Caller,
   chain_id: string,
 ): Promise<Chain> {
-  if (!isId("compaction", chain_id)) return await sessions.chain(scope, chain_id);
+  if (!isId("compaction", chain_id)) return await sessions.getChain(scope, chain_id);
   throw new BackplaneError(
     "chain.not_found",
     `${chain_id} is the id of a compactor's call; a compaction has the id of its chain.`,

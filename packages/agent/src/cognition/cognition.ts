@@ -1,6 +1,6 @@
 /**
- * The host's models for trusted instrument plugins. A request is one prompt to the org's active provider, or one
- * embedding. Each binding has its own quota. The audit log records every request, with its token usage if a model
+ * The host's models for trusted instrument plugins. A request is one prompt to the org's active provider instance, or
+ * one embedding. Each binding has its own quota. The audit log records every request, with its token usage if a model
  * answered it, but never with its text.
  */
 
@@ -69,7 +69,7 @@ export function createCognition({ active_models, deps, embedTexts, models }: Cog
         const chosen = await active_models.choose(user.org_id);
         if (chosen === null) {
           throw new BackplaneError("llm.failed", "No provider instance is active.", {
-            fix: "Create and activate one: backplane provider add",
+            fix: "Create one with `backplane provider add`, then activate it with `backplane provider use ID`.",
           });
         }
         const { model, provider } = chosen;

@@ -122,7 +122,7 @@ export function requireWithinTarget(
   if (tokens <= max) return;
   throw new BackplaneError(
     "malformed_response",
-    `The compactor's response is invalid: summary and seed_blocks have about ${tokens} tokens, and the target allows ${max}.`,
+    `The compactor's response is invalid: summary and seed_blocks have about ${tokens} tokens; at most ${max} are allowed.`,
     { fix: "Request a larger target (--tokens, target.max_input_tokens) or another compactor." },
   );
 }

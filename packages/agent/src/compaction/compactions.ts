@@ -1,7 +1,7 @@
 /**
- * Frees space in a full context (compact.auto) or on request. Older entries become a summary and recent ones stay, on a
- * new chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none can be used, the
- * model of the session summarizes. A failed compaction leaves the session unchanged.
+ * Compacts a conversation when its context is full (compact.auto) or on request. Older entries become a summary and
+ * recent ones stay, on a new chain whose parent keeps everything. A bound compactor writes the seed of that chain; when
+ * none can be used, the model of the session summarizes. A failed compaction leaves the session unchanged.
  */
 
 import {
@@ -132,7 +132,7 @@ export class Compactions {
     const model = await this.#deps.chooseModel(key.scope.org_id, null);
     if (model === null) {
       throw new BackplaneError("llm.failed", "No provider instance is active.", {
-        fix: "Create and activate one: backplane provider add",
+        fix: "Create one with `backplane provider add`, then activate it with `backplane provider use ID`.",
       });
     }
     const { tokens } = await this.#deps.histories.open(key);
@@ -241,7 +241,8 @@ export class Compactions {
       to,
       caller.signal,
     );
-    // The last message stays whatever its size, and the limit of the summary has a minimum, so this may exceed the target.
+    // The last message stays whatever its size, and the limit of the summary has a minimum, so this may exceed the
+    // target.
     requireSmaller(summarized, tokens_before);
     return summarized;
   }
@@ -265,7 +266,7 @@ export class Compactions {
     histories.forget(key);
     const { last_entry_id } = compaction.source;
     const count = compaction.seed.length + 1;
-    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, count));
+    persister.announce(key, await sessions.readEntries(key.scope, chain.id, last_entry_id, count));
     return chain;
   }
 

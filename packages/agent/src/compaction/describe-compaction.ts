@@ -14,7 +14,7 @@ import {
 import type { Scope } from "@backplane/ports";
 import { classifyEntries, type Sessions } from "@backplane/session";
 
-type SessionReader = Pick<Sessions, "entries" | "sinceAnchor">;
+type SessionReader = Pick<Sessions, "readEntries" | "readSinceAnchor">;
 
 export async function describeCompaction(sessions: SessionReader, chain: Chain): Promise<Compaction> {
   return readRecord(chain, await readState(sessions, chain));
@@ -48,9 +48,9 @@ export async function readCompactedEntries(sessions: SessionReader, chain: Chain
   const first = typeof state.first_entry_id === "number" ? state.first_entry_id : null;
   const before =
     first === null
-      ? await sessions.sinceAnchor(scope, chain_id)
-      : await sessions.entries(scope, chain_id, first - 1, chain.last_entry_id);
-  const after = await sessions.entries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
+      ? await sessions.readSinceAnchor(scope, chain_id)
+      : await sessions.readEntries(scope, chain_id, first - 1, chain.last_entry_id);
+  const after = await sessions.readEntries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
   return classifyEntries(
     // The source chain may have grown after an undo.
     before.filter(({ id }) => id <= last_entry_id),
@@ -62,7 +62,7 @@ export async function readCompactedEntries(sessions: SessionReader, chain: Chain
 async function readState(sessions: SessionReader, chain: Chain): Promise<JsonObject> {
   if (chain.origin !== "compaction")
     throw new BackplaneError("request.invalid", `Chain ${chain.id} was not written by a compaction.`);
-  const [anchor] = await sessions.entries(scopeOf(chain), chain.id, chain.fork_entry_id, 1);
+  const [anchor] = await sessions.readEntries(scopeOf(chain), chain.id, chain.fork_entry_id, 1);
   return anchor?.kind === "anchor" && isObject(anchor.payload.state) ? anchor.payload.state : {};
 }
 

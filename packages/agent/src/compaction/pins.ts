@@ -15,7 +15,7 @@ const TEXT_CHARS = 200;
 
 export interface PinDeps {
   store: { sessions: Pick<SessionStore, "pin" | "unpin" | "pins"> };
-  sessions: Pick<Sessions, "hydrate" | "entries">;
+  sessions: Pick<Sessions, "hydrate" | "readEntries">;
   clock: Pick<Clock, "now">;
 }
 
@@ -37,7 +37,7 @@ export class Pins {
         "request.invalid",
         `Entry ${entry_id} is not on the session's current chain.`,
         {
-          fix: `backplane session show ${key.session_id} --entries`,
+          fix: `List the entries: backplane session show ${key.session_id} --entries`,
         },
       );
     }

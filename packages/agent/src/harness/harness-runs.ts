@@ -48,9 +48,9 @@ export interface HarnessRuns {
     harness: HarnessStart,
     once: IdempotencyClaim | undefined,
   ): Promise<RunTicket>;
-  execution: AgentRuns["execution"];
+  getExecution: AgentRuns["execution"];
   cancel(caller: Caller, run: Run & { harness: NonNullable<Run["harness"]> }): Promise<Run>;
-  /** Ends the turns that a harness has started, when it failed or was cancelled. */
+  /** Stops the turns that a harness has started. Called when the harness failed or was cancelled. */
   stopChildren(execution_id: string): void;
 }
 
@@ -107,7 +107,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       const settled = ticket.settled.then(() => readRun(key.scope, run.id).catch(() => public_run));
       return { run: public_run, entry_id: last_id, settled };
     },
-    async execution(caller, id) {
+    async getExecution(caller, id) {
       const may_read = caller.delegation === undefined || executionOf(caller) === id;
       const row = may_read ? await store.executions.get(caller.scope, id) : null;
       if (row === null) throw new BackplaneError("execution.not_found");

@@ -42,7 +42,10 @@ const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
 /** The maximum number of answers that a vendor returns for one request. */
 const MAX_CHOICES = 128;
-/** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot block all others. */
+/**
+ * How many concurrent calls one credential may have: a fraction of those that the endpoints serve, so that one
+ * credential cannot block all others.
+ */
 export const MAX_CALLS_PER_CALLER = 250;
 /** The longest time between two searches for calls of stopped gateways. */
 const SWEEP_MS = 60_000;
@@ -67,6 +70,7 @@ interface EndpointAdmission {
 interface OpenCall {
   record: LlmCall;
   uses: LlmBudgetUse[];
+  /** The tokens that the call reserves in its budgets until it is settled. */
   reserved: number;
   began: number;
 }
@@ -248,9 +252,9 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     return answer;
   }
 
-  async function endLost(before: number): Promise<void> {
-    // Right after an outage of the store, the lease of a live gateway may have expired.
-    // With null the leases are ignored.
+  async function endLostCalls(before: number): Promise<void> {
+    // Right after an outage of the store, the lease of a live gateway may have expired. With null, the leases are
+    // ignored and only calls past their deadline end.
     const now = door.lease.mayTakeOver() ? clock.now() : null;
     const lost = await store.llm_calls.endLost(before, now);
     if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway stopped");
@@ -259,7 +263,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
   /** Every gateway ends the calls of stopped gateways, because the update has the same result whoever makes it. */
   function scheduleSweep(): void {
     sweep = clock.after(Math.min(SWEEP_MS, deps.host.recovery.interval_ms), () => {
-      void endLost(clock.now() - SETTLE_GRACE_MS)
+      void endLostCalls(clock.now() - SETTLE_GRACE_MS)
         .catch((error: unknown) => log.warn({ err: error }, "lost model calls could not be ended"))
         .then(() => {
           if (sweep !== null) scheduleSweep();
@@ -335,7 +339,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     facade,
     async start() {
       // If the store is not shared, no other gateway has calls that may still run.
-      await endLost(store.shared ? clock.now() - SETTLE_GRACE_MS : Number.MAX_SAFE_INTEGER);
+      await endLostCalls(store.shared ? clock.now() - SETTLE_GRACE_MS : Number.MAX_SAFE_INTEGER);
       if (store.shared) scheduleSweep();
     },
     async stop() {

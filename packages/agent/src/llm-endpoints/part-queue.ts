@@ -8,7 +8,7 @@ import type { LlmEndpointPart } from "@backplane/ports";
 const MAX_QUEUED = 100_000;
 
 export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
-  readonly #onReturn: () => void;
+  readonly #cancelCall: () => void;
   #queued: LlmEndpointPart[] = [];
   #at = 0;
   #reader: { resolve(step: IteratorResult<LlmEndpointPart>): void; reject(error: unknown): void } | null =
@@ -16,9 +16,9 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
   #ended = false;
   #failure: { error: unknown } | null = null;
 
-  /** `onReturn` is called when the reader stops early or falls behind. */
-  constructor(onReturn: () => void) {
-    this.#onReturn = onReturn;
+  /** `cancelCall` is called when the reader stops early or falls behind. */
+  constructor(cancelCall: () => void) {
+    this.#cancelCall = cancelCall;
   }
 
   push(part: LlmEndpointPart): void {
@@ -29,7 +29,7 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
     } else if (this.#queued.push(part) - this.#at > MAX_QUEUED) {
       const message = "The call was cancelled, because the client read the answer too slowly.";
       this.fail(new BackplaneError("request.overloaded", message));
-      this.#onReturn();
+      this.#cancelCall();
     }
   }
 
@@ -61,7 +61,7 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
   }
 
   return(): Promise<IteratorResult<LlmEndpointPart>> {
-    if (!this.#ended) this.#onReturn();
+    if (!this.#ended) this.#cancelCall();
     this.end();
     return Promise.resolve({ done: true, value: undefined });
   }

@@ -227,10 +227,10 @@ async function readHistoryAt(
  * Returns whether a message may join a running turn. The turn acts with the rights of its caller, so a sender with
  * fewer rights would gain them. Such a message waits and begins its own turn.
  */
-export function mayJoin(turn: Caller, sender: Caller): boolean {
-  if (sender.actor === turn.actor) return true;
-  if (sender.delegation !== undefined || turn.actor === HOST_ADMIN) return false;
-  return hasRole(sender.role, turn.role) && (sender.admin || !turn.admin);
+export function mayJoin(turn_caller: Caller, sender: Caller): boolean {
+  if (sender.actor === turn_caller.actor) return true;
+  if (sender.delegation !== undefined || turn_caller.actor === HOST_ADMIN) return false;
+  return hasRole(sender.role, turn_caller.role) && (sender.admin || !turn_caller.admin);
 }
 
 export interface PreparedMessage {
@@ -269,8 +269,8 @@ export async function writeMessage(
   once: IdempotencyClaim | undefined,
 ): Promise<AppendedEntries> {
   if (once === undefined) return await persister.append(turn.key, items);
-  const keyed = { ...once, response_fields: { run_id: turn.run.id, event_id } };
-  const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);
+  const claim = { ...once, response_fields: { run_id: turn.run.id, event_id } };
+  const write = (tape: TapeWrite) => sessions.appendTape(tape, claim);
   return (await persister.appendInTransaction(turn.key, items, write))!;
 }
 

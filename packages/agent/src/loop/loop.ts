@@ -138,10 +138,10 @@ export class Loop {
    * at most the rights of the original actor. A sub-agent whose turn has ended does not continue, because the call that
    * waited for it has ended too.
    */
-  resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
+  resume(key: SessionKey, call: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionMapKey(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
-    this.#resolveCaller(key, ended)
+    this.#resolveCaller(key, call)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // When another turn is running, that turn reads the result from the tape.
@@ -318,18 +318,18 @@ export class Loop {
   async #begin(request: TurnRequest): Promise<AcceptedTurn & { turn: Turn }> {
     const prepared = this.#prepare(request);
     const { once } = request;
-    const keyed =
+    const begin_request =
       once === undefined
         ? request
         : { ...request, once: { ...once, response_fields: { event_id: prepared.event_id } } };
-    const { turn, entry_id } = await beginTurn(this.#deps, keyed, prepared.items);
+    const { turn, entry_id } = await beginTurn(this.#deps, begin_request, prepared.items);
     prepared.publish();
     return { entry_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
   }
 
   /** Returns null when the message must not join this turn. */
   async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<AcceptedTurn | null> {
-    if (turn === null || (await this.#leavesChannel(turn.caller.channel, request))) return null;
+    if (turn === null || (await this.#isFromOtherLimitedChannel(turn.caller.channel, request))) return null;
     if (turn.closing || turn.stopped === "lost") return null;
     if (!mayJoin(turn.caller, request.caller)) return null;
     try {
@@ -342,7 +342,10 @@ export class Loop {
   }
 
   /** A message of a limited channel must not join a turn of another channel, which may have more tools. */
-  async #leavesChannel(turn_channel: string | undefined, { key, caller }: TurnRequest): Promise<boolean> {
+  async #isFromOtherLimitedChannel(
+    turn_channel: string | undefined,
+    { key, caller }: TurnRequest,
+  ): Promise<boolean> {
     const { channel } = caller;
     if (channel === undefined || channel === turn_channel) return false;
     return await this.#deps.isChannelLimited(key.scope, channel);
@@ -355,15 +358,15 @@ export class Loop {
     const run = await store.runs.get(key.scope, run_id);
     // Only the actor of the other turn is known, not its rights, so no other actor may join.
     if (run?.status === "running" && run.requested_by !== caller.actor) throw busyOnOtherGatewayError(run_id);
-    if (run?.status === "running" && (await this.#leavesChannel(run.channel, request)))
+    if (run?.status === "running" && (await this.#isFromOtherLimitedChannel(run.channel, request)))
       throw busyOnOtherGatewayError(run_id);
     const prepared = this.#prepare(request);
     const { event_id } = prepared;
-    const keyed = once === undefined ? undefined : { ...once, response_fields: { run_id, event_id } };
+    const claim = once === undefined ? undefined : { ...once, response_fields: { run_id, event_id } };
     const ids =
       run?.status === "running"
         ? await persister.appendInTransaction(key, prepared.items, ({ entries }) =>
-            store.runs.join(run_id, MAX_JOINED_MESSAGES, { key, entries }, keyed),
+            store.runs.join(run_id, MAX_JOINED_MESSAGES, { key, entries }, claim),
           )
         : null;
     if (ids !== null) {

@@ -18,10 +18,10 @@ import type { Turn } from "./turn.ts";
 
 export interface MemoryDeps {
   port: KernelPort;
-  /** The loaded memory plugins. */
-  memories: () => MemoryStore[];
-  /** Milliseconds since the session was created. */
-  sessionAge(key: SessionKey): Promise<number>;
+  /** Returns the loaded memory plugins. */
+  listMemoryStores: () => MemoryStore[];
+  /** Returns the milliseconds since the session was created. */
+  getSessionAge(key: SessionKey): Promise<number>;
 }
 
 export async function queryMemory(
@@ -31,7 +31,7 @@ export async function queryMemory(
 ): Promise<MemoryEntry[]> {
   // A strategy is a plugin, and only the fields that decide the order of steps were checked.
   const stores = Array.isArray(decision.stores) ? decision.stores : undefined;
-  const chosen = chooseStores(deps.memories(), stores);
+  const chosen = chooseStores(deps.listMemoryStores(), stores);
   const results: MemoryEntry[][] = [];
   for (const group of stores === undefined ? await sortByAge(deps, turn.key, chosen) : [chosen]) {
     if (results.length > 0 && mergeHits(results, k).length >= k) break;
@@ -43,10 +43,10 @@ export async function queryMemory(
 }
 
 /** Publishes the entry to the stores that its `source` or `store` selects, or to all stores if it has neither. */
-export function writeMemory({ memories, port }: MemoryDeps, turn: Turn, write: MemoryEntry): void {
+export function writeMemory({ listMemoryStores, port }: MemoryDeps, turn: Turn, write: MemoryEntry): void {
   const { source, store, ...entry } = write;
   const store_name = source ?? store;
-  const chosen = chooseStores(memories(), store_name === undefined ? undefined : [store_name]);
+  const chosen = chooseStores(listMemoryStores(), store_name === undefined ? undefined : [store_name]);
   if (chosen.length === 0) return;
   const stores = chosen.map(({ plugin }) => plugin);
   port.tryPublish("memory.write", { entry: entry as unknown as JsonObject, stores }, turn.to);
@@ -66,7 +66,7 @@ async function sortByAge(
   const ofKind = (kind: MemoryStore["store"]) => stores.filter(({ store }) => store === kind);
   const groups = [ofKind("short-term"), ofKind("long-term")].filter((group) => group.length > 0);
   if (groups.length < 2) return groups;
-  return (await deps.sessionAge(key)) < LOOP_LIMITS.young_session_ms ? groups : groups.toReversed();
+  return (await deps.getSessionAge(key)) < LOOP_LIMITS.young_session_ms ? groups : groups.toReversed();
 }
 
 async function queryStore(
@@ -92,10 +92,10 @@ async function queryStore(
  * Hits of a single store keep its order. Hits of several stores are sorted by score, with short-term memories first at
  * equal scores.
  */
-function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
-  if (stores.length === 1) return stores[0]!;
+function mergeHits(results: readonly MemoryEntry[][], k: number): MemoryEntry[] {
+  if (results.length === 1) return results[0]!;
   const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);
-  const sorted = stores.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
+  const sorted = results.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
   const seen = new Set<string>();
   const distinct = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
   return distinct.slice(0, k);

@@ -42,8 +42,9 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   await wait(() => deps.requireAuthority(caller));
   await wait(() => deps.prepareOrg(key.scope.org_id));
   const rules = await wait(() => settings.read(key, run.strategy));
-  const missing = deps.findStrategyProblem(rules.strategy);
-  if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}. ${missing}`);
+  const strategy_problem = deps.findStrategyProblem(rules.strategy);
+  if (strategy_problem !== null)
+    throw new BackplaneError("loop.failed", `${INTERRUPTED}. ${strategy_problem}`);
   const progress = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
   const resumed_run: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
   const prepared = deps.loop_port.prepare(
@@ -196,13 +197,13 @@ function watchNextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn)
     if (sessionMapKey(written_key) === map_key) resolve();
   });
   const timer = clock.after(POLL_MS, resolve);
-  const cancelled = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));
-  signal.addEventListener("abort", cancelled, { once: true });
-  if (signal.aborted) cancelled();
+  const onAbort = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
   const stop = () => {
     unsubscribe();
     timer.stop();
-    signal.removeEventListener("abort", cancelled);
+    signal.removeEventListener("abort", onAbort);
   };
   written.then(stop, stop);
   return { written, stop };

@@ -33,14 +33,14 @@ import type { Turn } from "./turn.ts";
 export interface StepDeps extends MemoryDeps {
   port: KernelPort;
   models: ModelCalls;
-  /** The skills that the model can read with the tool `skill`. */
-  skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
-  /** The loaded plugin that implements this strategy, or null. */
+  /** Returns the skills that the model can read with the tool `skill`. */
+  listSkills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
+  /** Returns the name of the loaded plugin that implements this strategy, or null. */
   findStrategyPlugin: (strategy: string) => string | null;
-  /** The current history of this session on the tape, including entries of other writers. */
-  history(key: SessionKey): Promise<History>;
-  /** The model of this provider instance, or of the active one. */
-  activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
+  /** Returns the current history of this session on the tape, including entries of other writers. */
+  openHistory(key: SessionKey): Promise<History>;
+  /** Returns the model of this provider instance, or of the active one. */
+  chooseModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /**
    * Called before each step. Waits until this gateway may start calls, reads messages that other gateways
    * wrote, and throws `run.taken_over` when another gateway holds the turn.
@@ -151,10 +151,11 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
     last_response: null,
     tool_results: [],
     memory: null,
-    has_memory: deps.memories().length > 0,
+    has_memory: deps.listMemoryStores().length > 0,
     history: 0,
-    tools: turn.offered(),
-    skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await wait(() => deps.skills(scope)) : [],
+    tools: turn.listOfferedTools(),
+    skills:
+      turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await wait(() => deps.listSkills(scope)) : [],
   };
   let answer = from?.answer ?? null;
   let earlier_results = from?.results;
@@ -166,7 +167,7 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
   for (;;) {
     await wait(() => deps.requireAuthority(turn.caller));
     await deps.beforeStep(turn);
-    turn.history = await wait(() => deps.history(turn.key));
+    turn.history = await wait(() => deps.openHistory(turn.key));
     state.history = turn.history.size;
     const decision = await decide(deps.port, deps.findStrategyPlugin, turn, state);
     switch (decision.next) {
@@ -183,12 +184,12 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
         state.phase = "llm";
         break;
       case "tool": {
-        const { results, yielded } = await callTools(deps, turn, answer!, earlier_results);
+        const { results, yield_text } = await callTools(deps, turn, answer!, earlier_results);
         earlier_results = undefined;
         // The strategy is not consulted, because the tool returned control to the user (tools.context).
-        if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
+        if (yield_text !== null) return { content: answer!.text || yield_text, tool_calls: [], write: null };
         state.tool_results = results;
-        state.tools = turn.offered();
+        state.tools = turn.listOfferedTools();
         state.phase = "tool";
         break;
       }
@@ -220,11 +221,11 @@ async function callModel(
   const is_explicit = decision.provider !== undefined && decision.model !== undefined;
   const { org_id } = turn.key.scope;
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
-  const fallback = is_explicit ? null : await wait(() => deps.activeModel(org_id, decision.provider ?? null));
+  const fallback = is_explicit ? null : await wait(() => deps.chooseModel(org_id, decision.provider ?? null));
   const provider = decision.provider ?? fallback?.provider;
   if (provider === undefined) {
     throw new BackplaneError("llm.failed", "No provider instance is active.", {
-      fix: "Choose one: backplane provider use ID.",
+      fix: "Create one with `backplane provider add`, then activate it with `backplane provider use ID`.",
     });
   }
   await deps.compactIfNeeded(turn, provider);
@@ -233,7 +234,7 @@ async function callModel(
   await deps.beforeStep(turn);
   if (executionOf(turn.caller) !== null) await wait(() => deps.countStep(turn.caller));
   await turn.waitForJoining();
-  turn.history = await wait(() => deps.history(turn.key));
+  turn.history = await wait(() => deps.openHistory(turn.key));
   const offered = decision.tools ?? state.tools;
   const messages: { role: string; content: Json }[] = turn.history.messages() as never;
   if (decision.system !== undefined && decision.system !== "") {
@@ -276,11 +277,14 @@ const NO_RESULTS: Progress["results"] = new Map();
 
 interface ToolStep {
   results: AgentLoopState["tool_results"];
-  /** The briefs of the results that end the turn; null when no result does. */
-  yielded: string | null;
+  /** The joined briefs of the results that end the turn; null if no result ends it. */
+  yield_text: string | null;
 }
 
-/** Makes all calls of one step in parallel; the results are in the order of the calls (loop.parallel-tools). */
+/**
+ * Makes the calls of one step in parallel, except those that already have a result. The results are in the order of the
+ * calls (loop.parallel-tools).
+ */
 async function callTools(
   deps: StepDeps,
   turn: Turn,
@@ -317,7 +321,7 @@ async function callTools(
     const reply = replies[n];
     return reply === null ? earlier_results.get(id)!.yields === true : reply?.payload.yield_to_user === true;
   });
-  return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
+  return { results, yield_text: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
 
 function briefOf(envelope: Record<string, unknown> | undefined): string {

@@ -28,7 +28,10 @@ export class Turn {
    * `settled`.
    */
   readonly released: Promise<void>;
-  /** Every tool that exists for the caller. `offered()` returns the names of those that the model is offered now. */
+  /**
+   * Every tool that exists for the caller. `listOfferedTools()` returns the names of those that the model is offered
+   * now.
+   */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
   /** Deferred tools that the model has found by searching. */
   readonly found_tools = new Set<string>();
@@ -145,10 +148,10 @@ export class Turn {
   }
 
   /**
-   * Returns the tools that the model is offered now: every allowed tool, except deferred tools that it has
+   * Returns the names of the tools that the model is offered now: every allowed tool, except deferred tools that it has
    * not found.
    */
-  offered(): string[] {
+  listOfferedTools(): string[] {
     const names: string[] = [];
     for (const tool of this.tools.values()) {
       if (this.allows(tool.name) && !this.hides(tool)) names.push(tool.name);

@@ -109,7 +109,7 @@ export class ModelCalls {
     });
   }
 
-  /** Throws `llm.failed` if the model does not answer, and `cancelled` when the signal is aborted. */
+  /** Throws `llm.failed` if the call fails or gets no answer, and `cancelled` when the signal is aborted. */
   async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
     const retries = options.retries ?? LLM_LIMITS.retries;
     for (let attempt = 0; ; attempt++) {

@@ -8,7 +8,7 @@ import type { ModelCalls } from "./call-model.ts";
 
 const PROBE_MS = 5_000;
 
-/** Sends one small request to an instance, so that a user can test a new API key. */
+/** Returns a function that sends one small request to an instance, so that a user can test a new API key. */
 export function createProbe(
   models: ModelCalls,
   active_models: ActiveModels,
@@ -18,7 +18,7 @@ export function createProbe(
     const chosen = await active_models.choose(caller.scope.org_id, id);
     if (chosen === null) throw new BackplaneError("provider.not_found");
     const began = clock.monotonic();
-    const latency = () => Math.round(clock.monotonic() - began);
+    const measureLatency = () => Math.round(clock.monotonic() - began);
     try {
       await models.call(
         {
@@ -35,10 +35,14 @@ export function createProbe(
           retries: 0,
         },
       );
-      return { ok: true, latency_ms: latency() };
+      return { ok: true, latency_ms: measureLatency() };
     } catch (error) {
       const { message, details } = toBackplaneError(error);
-      return { ok: false, latency_ms: latency(), error: details?.kind === "timeout" ? "timeout" : message };
+      return {
+        ok: false,
+        latency_ms: measureLatency(),
+        error: details?.kind === "timeout" ? "timeout" : message,
+      };
     }
   };
 }

@@ -106,7 +106,7 @@ export class MountedAdapters implements Adapters {
       call: null,
     });
     const answerRequest = () =>
-      instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
+      instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.getContext(caller.scope));
     try {
       const description = `${mount.plugin}'s answer to ${route}`;
       const response = await instance.track(() =>

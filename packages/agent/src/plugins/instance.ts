@@ -20,7 +20,7 @@ const MAX_CONTEXTS = 1_024;
 export type Mode = "inline" | "hosted";
 
 export interface InstanceHooks {
-  context(instance: Instance, scope: Scope): PluginContext;
+  createContext(instance: Instance, scope: Scope): PluginContext;
   /**
    * Returns whether a subscribed event is meant for this instance, as a promise only when configuration has to be
    * read first (benchmark bus.dispatch).
@@ -53,7 +53,7 @@ export class Instance {
   readonly #hooks: InstanceHooks;
   readonly #unsubscribers = new Map<string, () => void>();
   readonly #contexts = new Map<string, PluginContext>();
-  readonly #late = new WeakSet<BusEvent>();
+  readonly #expired_events = new WeakSet<BusEvent>();
   #running = 0;
   #idle: (() => void)[] = [];
 
@@ -90,12 +90,12 @@ export class Instance {
   }
 
   /** Returns the context of this org and project. Contexts are cached. */
-  context({ org_id, project_id }: Scope): PluginContext {
+  getContext({ org_id, project_id }: Scope): PluginContext {
     const key = `${org_id}/${project_id ?? ""}`;
     const cached = this.#contexts.get(key);
     if (cached !== undefined) return cached;
     if (this.#contexts.size >= MAX_CONTEXTS) this.#contexts.clear();
-    const context = this.#hooks.context(this, { org_id, project_id });
+    const context = this.#hooks.createContext(this, { org_id, project_id });
     this.#contexts.set(key, context);
     return context;
   }
@@ -127,12 +127,12 @@ export class Instance {
   }
 
   /** Resolves when no work is running. */
-  idle(): Promise<void> {
+  waitUntilIdle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => void this.#idle.push(resolve));
   }
 
-  /** Resolves `idle` immediately, even while work is running. */
+  /** Resolves `waitUntilIdle` immediately, even while work is running. */
   resolveIdle(): void {
     const waiting = this.#idle;
     this.#idle = [];
@@ -170,7 +170,7 @@ export class Instance {
     this.#running++;
     let result: unknown;
     try {
-      result = this.plugin.onEvent!(event, this.context(event));
+      result = this.plugin.onEvent!(event, this.getContext(event));
     } catch (error) {
       this.#finishEvent(event, error);
       throw error;
@@ -191,7 +191,7 @@ export class Instance {
   #finishEvent(event: BusEvent, failure: unknown): void {
     this.#endWork();
     // An event that ended after its deadline was already counted at the deadline.
-    if (!this.#late.has(event)) this.#recordOutcome(failure);
+    if (!this.#expired_events.has(event)) this.#recordOutcome(failure);
   }
 
   /** A process that exits fails all its calls at the same time. Only the exit itself counts as a failure. */
@@ -201,7 +201,7 @@ export class Instance {
   }
 
   #expire(event: BusEvent): void {
-    this.#late.add(event);
+    this.#expired_events.add(event);
     this.#hooks.recordOutcome(this, new Error(`handling ${event.kind} took too long`));
   }
 

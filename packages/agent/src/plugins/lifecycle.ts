@@ -57,7 +57,7 @@ export class PluginLifecycle {
       () => loading,
     ).catch((error: unknown) => {
       // A plugin that is ready after the timeout is closed, because nothing else would close it.
-      loading.then((late) => late.close()).catch(() => {});
+      loading.then((plugin) => plugin.close()).catch(() => {});
       throw error;
     });
     try {
@@ -93,7 +93,7 @@ export class PluginLifecycle {
         instance.tools.add(legacy);
       }
       subscriptions.add(subscriberFor(instance));
-      const onLoad = async () => await plugin.onLoad?.(instance.context(deps.default_scope));
+      const onLoad = async () => await plugin.onLoad?.(instance.getContext(deps.default_scope));
       await withTimeout(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
         Promise.race([onLoad(), instance.died]),
       );
@@ -148,17 +148,17 @@ export class PluginLifecycle {
     const { deps, timeouts } = this.#options;
     const { name, plugin } = instance;
     if (drain_ms > 0 && !instance.dead) {
-      await withTimeout(deps.clock, drain_ms, `the running calls of ${name}`, () => instance.idle()).catch(
-        () => {
-          deps.log.warn(
-            { plugin: name, running: instance.running },
-            "a plugin is unloaded with calls still running",
-          );
-        },
-      );
+      await withTimeout(deps.clock, drain_ms, `the running calls of ${name}`, () =>
+        instance.waitUntilIdle(),
+      ).catch(() => {
+        deps.log.warn(
+          { plugin: name, running: instance.running },
+          "a plugin is unloaded with calls still running",
+        );
+      });
     }
     if (plugin.onUnload !== undefined && !instance.dead) {
-      const onUnload = () => plugin.onUnload!(instance.context(deps.default_scope));
+      const onUnload = () => plugin.onUnload!(instance.getContext(deps.default_scope));
       await withTimeout(deps.clock, timeouts.unload_ms, `onUnload of ${name}`, onUnload).catch(
         (error: unknown) => {
           deps.log.warn({ err: error, plugin: name }, "onUnload failed");
@@ -210,7 +210,9 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin.subscriptions !== "function") throw invalid(`${name} has no subscriptions()`);
 }
 
-/** Returns the public kinds that do not exist. Throws `plugin.invalid` for anything that is not a kind or a pattern. */
+/**
+ * Returns the kinds that are not in the catalog. Throws `plugin.invalid` for anything that is not a kind or a pattern.
+ */
 function findUnknownKinds(name: string, kinds: readonly string[]): string[] {
   if (!isStringList(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
   const malformed = kinds.find((kind) => !KIND_PATTERN.test(kind));

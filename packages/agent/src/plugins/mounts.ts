@@ -10,7 +10,7 @@ const API_PREFIX = "/api/";
 export interface MountedRoute {
   mount: AdapterMount;
   segments: readonly string[];
-  /** Number of literal characters. The route with the most literal characters wins. */
+  /** Number of literal characters. The route with the most literal characters takes precedence. */
   literal_chars: number;
   /** Two routes with the same shape match the same paths and therefore conflict. */
   shape: string;

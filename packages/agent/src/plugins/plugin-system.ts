@@ -48,7 +48,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   });
   bus.kernel("adapters").subscribe("plugin.removed", ({ payload }) => adapters.onRemoved(payload.name));
   const hooks: InstanceHooks = {
-    context: (instance, scope) =>
+    createContext: (instance, scope) =>
       createPluginContext(
         {
           deps,
@@ -164,7 +164,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     },
     subscribeOrg,
     prepare,
-    strategies: () =>
+    listStrategies: () =>
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
@@ -172,7 +172,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       (await findProviderInstance(org_id, provider))?.name ?? null,
     findProviderPlugin: async (org_id, provider) =>
       (await findProviderInstance(org_id, provider))?.plugin ?? null,
-    memories: () =>
+    listMemoryStores: () =>
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "memory")
         .map(({ name, plugin }) => ({ plugin: name, store: plugin.memory ?? "long-term" })),

@@ -128,13 +128,13 @@ export interface PluginSystem {
   subscribeOrg(org_id: string): void;
   /** Calls `subscribeOrg` and creates the org's default provider instances. */
   prepare(org_id: string): Promise<void>;
-  strategies(): { strategy_id: string; plugin: string }[];
+  listStrategies(): { strategy_id: string; plugin: string }[];
   /** Returns the name of the loaded plugin that serves this provider instance, or null. */
   findProviderOwner(org_id: string, provider: string): Promise<string | null>;
   /** Returns that plugin itself, or null. */
   findProviderPlugin(org_id: string, provider: string): Promise<KernelPlugin | null>;
-  /** The loaded memory plugins. */
-  memories(): MemoryStore[];
+  /** Returns the loaded memory plugins. */
+  listMemoryStores(): MemoryStore[];
   snapshot(): PluginState[];
   /** Publishes kernel.shutdown, then unloads the plugins, each before the plugins that it requires. */
   stop(reason: string): Promise<void>;

@@ -1,7 +1,7 @@
 /**
  * The facade for listing and changing kernel plugins. One instance of a plugin serves every org, so a change requires
- * the host's admin, or an owner or admin of the whole default org. Only an admin credential of that org may let a
- * plugin run inside the gateway.
+ * the admin token, or a key of the whole default org with the role admin or higher, or with the scope admin. Only a
+ * credential with the scope admin may let a plugin run inside the gateway.
  */
 
 import {
@@ -85,7 +85,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
     const audit = buildAudit(deps, caller, action, record.name, { key, value });
     await config.write(default_org, { set: { [key]: value } }, { audit });
     // The write has already queued the change in the registry, so this waits until the change is applied.
-    await record.settled();
+    await record.waitForChanges();
     return await buildView(caller, record);
   }
 
@@ -200,7 +200,7 @@ async function checkPluginHealth(
   const { plugin } = instance;
   if (plugin.healthCheck === undefined) return { status: "ok", summary: "no checks registered" };
   try {
-    const check = () => plugin.healthCheck!(instance.context(scope));
+    const check = () => plugin.healthCheck!(instance.getContext(scope));
     return checkReport(await withTimeout(clock, timeout_ms, "the health check", check));
   } catch (thrown) {
     const summary = firstLine(describeThrown(thrown).message);

@@ -54,7 +54,7 @@ export class PluginRecord {
   }
 
   /** Resolves when every queued change is done. */
-  async settled(): Promise<void> {
+  async waitForChanges(): Promise<void> {
     await this.#tail;
   }
 

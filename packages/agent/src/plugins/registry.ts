@@ -110,7 +110,9 @@ export class PluginRegistry {
     });
   }
 
-  /** Unloads the plugin, removes its package and forgets it. A change that is queued behind the removal has no effect. */
+  /**
+   * Unloads the plugin, removes its package and forgets it. A change that is queued behind the removal has no effect.
+   */
   async remove(record: PluginRecord, removePackage: () => Promise<void>): Promise<void> {
     await record.queue(async () => {
       await this.#unload(record, "unloaded");
@@ -224,13 +226,15 @@ export class PluginRegistry {
       this.#retiring.set(old, retired);
     } catch (error) {
       const { message, trace } = describeThrown(error);
+      let fix = "Correct the plugin and reload it.";
       if (record.instance === null) this.#fail(record, error);
       else {
+        fix += " The version that is already running stays active.";
         Object.assign(record, { error: `reload failed: ${message}`, trace });
         this.#options.announcer.publish("plugin.error", { name: record.name, error: message });
       }
       throw new BackplaneError("plugin.invalid", `${record.name} could not be reloaded: ${message}`, {
-        fix: "Correct the plugin and reload it. A version that was already running stays active.",
+        fix,
         cause: error,
       });
     }

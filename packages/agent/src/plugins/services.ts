@@ -7,9 +7,10 @@ import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
 import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.ts";
 
 /**
- * Grants that bundled plugins have without a setting by the operator. An empty prefix matches every service.
+ * For each bundled plugin, the prefix of the services that it may use without a setting by the operator. An empty prefix
+ * matches every service.
  */
-const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
+const BUNDLED_SERVICE_PREFIXES: Readonly<Record<string, string>> = {
   web: "",
   "agent-tool": "subagent.",
   "memory-sqlite": "embedding.",
@@ -29,16 +30,16 @@ export function createServiceAccess(
   deps: Pick<PluginSystemDeps, "config" | "default_scope" | "services">,
   callers: MintedCallers,
 ): ServiceAccess {
-  async function isGranted(entry: PluginEntry, name: string): Promise<boolean> {
-    if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_GRANTS, entry.name)) {
-      if (name.startsWith(BUNDLED_GRANTS[entry.name]!)) return true;
+  async function isAllowed(entry: PluginEntry, name: string): Promise<boolean> {
+    if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_SERVICE_PREFIXES, entry.name)) {
+      if (name.startsWith(BUNDLED_SERVICE_PREFIXES[entry.name]!)) return true;
     }
     const { services, allowed_domains } = await readPluginSettings(
       deps.config,
       deps.default_scope.org_id,
       entry.name,
     );
-    // A plugin with allowed domains needs no separate grant for net.fetch.
+    // A plugin with allowed domains needs no separate setting for net.fetch.
     if (name === NET_FETCH && allowed_domains.length > 0) return true;
     return services.some(
       (service) => service === name || (service.endsWith(".*") && name.startsWith(service.slice(0, -1))),
@@ -46,8 +47,8 @@ export function createServiceAccess(
   }
 
   return async (entry, name, args, as, scope) => {
-    // The grant is checked first, so that a plugin without one cannot find out which services exist.
-    if (!(await isGranted(entry, name))) {
+    // Permission is checked first, so that a plugin without it cannot find out which services exist.
+    if (!(await isAllowed(entry, name))) {
       const fix =
         name === NET_FETCH
           ? `An admin can allow it: list the domains in ${pluginSettingKey(entry.name, "allowed_domains")}.`

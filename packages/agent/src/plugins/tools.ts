@@ -95,7 +95,7 @@ async function callLegacy(
   });
   const result = await instance.legacy.call(event.id, call.signal, async () => {
     try {
-      await instance.plugin.onEvent!(event, instance.context(scope));
+      await instance.plugin.onEvent!(event, instance.getContext(scope));
     } catch (error) {
       instance.report(error ?? new Error("the plugin threw an empty value"));
       throw error;

@@ -58,7 +58,7 @@ export interface ProvidersDeps {
 
 export function createProviders(deps: ProvidersDeps): AgentProviders {
   const { config, store } = deps;
-  const queues = new Map<string, Promise<unknown>>();
+  const pending_changes = new Map<string, Promise<unknown>>();
 
   async function read(org_id: string): Promise<ProviderState> {
     await deps.prepare(org_id);
@@ -72,13 +72,15 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   ): Promise<T> {
     requireWholeOrg(caller, "change the providers");
     const { org_id } = caller.scope;
-    const next = (queues.get(org_id) ?? Promise.resolve()).then(async () => work(await read(org_id), org_id));
+    const next = (pending_changes.get(org_id) ?? Promise.resolve()).then(async () =>
+      work(await read(org_id), org_id),
+    );
     const settled = next.catch(() => {});
-    queues.set(org_id, settled);
+    pending_changes.set(org_id, settled);
     try {
       return await next;
     } finally {
-      if (queues.get(org_id) === settled) queues.delete(org_id);
+      if (pending_changes.get(org_id) === settled) pending_changes.delete(org_id);
     }
   }
 

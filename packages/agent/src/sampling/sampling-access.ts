@@ -23,12 +23,12 @@ import { createSamplingTool, readSamplingAnswer, type SamplingToolOptions } from
 
 const HOUR_MS = 3_600_000;
 
-export function createSampling(options: Omit<SamplingToolOptions, "open">): {
+export function createSampling(options: Omit<SamplingToolOptions, "in_flight">): {
   access: SamplingAccess;
   tool: RegisteredTool;
 } {
-  /** Requests in flight. The tool answers only these. */
-  const open = new Map<string, SamplingRequest>();
+  /** Requests by id. The tool answers only these. */
+  const in_flight = new Map<string, SamplingRequest>();
 
   async function sample(
     door: Door,
@@ -46,7 +46,7 @@ export function createSampling(options: Omit<SamplingToolOptions, "open">): {
         `${bound.package.package_id} has used its quota of ${per_hour} model requests per hour.`,
       );
     const request_id = ids.next("request");
-    open.set(request_id, request);
+    in_flight.set(request_id, request);
     try {
       const { system, messages } = request;
       const input = {
@@ -72,16 +72,16 @@ export function createSampling(options: Omit<SamplingToolOptions, "open">): {
       const { error, tool_result } = await ticket.settled;
       unsubscribe();
       if (error !== null)
-        throw new BackplaneError("policy.denied", `The model request was not run: ${error.message}`);
-      const { text, model, output } = readSamplingAnswer(tool_result?.structured_output);
+        throw new BackplaneError("policy.denied", `The model request failed: ${error.message}`);
+      const { text, model, output_tokens } = readSamplingAnswer(tool_result?.structured_output);
       return {
         role: "assistant",
         content: { type: "text", text },
         model,
-        stopReason: output >= request.max_tokens ? "maxTokens" : "endTurn",
+        stopReason: output_tokens >= request.max_tokens ? "maxTokens" : "endTurn",
       };
     } finally {
-      open.delete(request_id);
+      in_flight.delete(request_id);
     }
   }
 
@@ -89,5 +89,5 @@ export function createSampling(options: Omit<SamplingToolOptions, "open">): {
     sampling_caller.bound.binding.policy.sampling === undefined
       ? null
       : (params) => sample(door, live, sampling_caller, params);
-  return { access, tool: createSamplingTool({ ...options, open }) };
+  return { access, tool: createSamplingTool({ ...options, in_flight }) };
 }

@@ -17,20 +17,20 @@ export interface SamplingToolOptions {
   models: ModelCalls;
   active_models: ActiveModels;
   /** Requests in flight by id. The tool refuses every other id. */
-  open: ReadonlyMap<string, SamplingRequest>;
+  in_flight: ReadonlyMap<string, SamplingRequest>;
 }
 
 export function createSamplingTool({
   deps,
   models,
   active_models,
-  open,
+  in_flight,
 }: SamplingToolOptions): RegisteredTool {
   return createCoreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,
       description:
-        "Sends a sampling request from an MCP server to the org's model, during a call to one of its tools.",
+        "Sends a sampling request from an MCP server to the organization's model, while the server handles a call.",
       parameters: {
         type: "object",
         properties: {
@@ -48,10 +48,13 @@ export function createSamplingTool({
     },
     brief: noBrief,
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
-      const request = open.get(args.request_id as string);
+      const request = in_flight.get(args.request_id as string);
       if (request === undefined) return toRefusal("model_sampling answers only requests from MCP servers");
       const chosen = await active_models.choose(scope.org_id);
-      if (chosen === null) return toRefusal("no provider instance is active: backplane provider add");
+      if (chosen === null)
+        return toRefusal(
+          "no provider instance is active; create one with `backplane provider add`, then activate it with `backplane provider use ID`",
+        );
       const { provider, model } = chosen;
       const answer = await models.call(
         { provider, model, messages: messagesOf(request), tools: [], params: paramsOf(request) },
@@ -88,10 +91,14 @@ function toRefusal(text: string): ToolReturn {
 }
 
 /** Reads the tool's answer from its settled row. */
-export function readSamplingAnswer(structured: unknown): { text: string; model: string; output: number } {
+export function readSamplingAnswer(structured: unknown): {
+  text: string;
+  model: string;
+  output_tokens: number;
+} {
   const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
   const { text, model, usage } = data;
   if (typeof text !== "string") throw new BackplaneError("llm.failed", "The model returned no text.");
-  const output = Number((usage as JsonObject | undefined)?.output ?? 0);
-  return { text, model: typeof model === "string" ? model : "", output };
+  const output_tokens = Number((usage as JsonObject | undefined)?.output ?? 0);
+  return { text, model: typeof model === "string" ? model : "", output_tokens };
 }

@@ -1,6 +1,6 @@
 /**
- * The kernel's admin services: the facade with JSON arguments and results, for adapter plugins with the
- * operator's grant. Each service acts with the rights of the caller whose request the plugin handles.
+ * The kernel's admin services: the facade with JSON arguments and results, for adapter plugins that
+ * the operator allows to use them. Each service acts with the rights of the caller whose request the plugin handles.
  */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";

@@ -26,7 +26,7 @@ export interface ModuleRunnerDeps {
   runner: Runner;
   clock: Clock;
   /** Returns the tool of one of the gateway's own bindings. */
-  tool: (binding_id: string) => RegisteredTool | null;
+  findTool: (binding_id: string) => RegisteredTool | null;
   /** Creates a handle by which the tool uses kernel services on behalf of this call. */
   mint(call: ModuleCall): { as: string; end(): void };
 }
@@ -92,7 +92,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
     ...pickProcessOperations(runner),
     run(request, listener) {
       if (request.package.runtime.protocol !== "module.kernel") return runner.run(request, listener);
-      const tool = deps.tool(request.binding_id);
+      const tool = deps.findTool(request.binding_id);
       if (tool === null) {
         const error = {
           code: "tool_not_exposed",

@@ -36,7 +36,7 @@ function createCompactions(summarize: () => Promise<string>) {
     sessions: {
       hydrate: async () => ({ session: { head_chain_id: "ch_1", metadata: {} }, entries }),
       compact: async () => ({ id: "ch_2" }),
-      entries: async () => [],
+      readEntries: async () => [],
     },
     histories: { forget() {}, open: async () => ({ tokens: 10 }) },
     log: createTestLogger(),

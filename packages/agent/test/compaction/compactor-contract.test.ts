@@ -244,7 +244,7 @@ verifies("compactor.contract", "refuses an answer that exceeds the target and ch
   const before = await sessions.get(user, REF);
   await expect(sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 150 })).rejects.toMatchObject({
     code: "malformed_response",
-    message: expect.stringMatching(/have about \d+ tokens, and the target allows 150/),
+    message: expect.stringMatching(/have about \d+ tokens; at most 150 are allowed/),
   });
   expect(await sessions.get(user, REF)).toEqual(before);
   // Without a requested compactor, the built-in summary replaces the answer, even if it exceeds the target too.

@@ -149,7 +149,7 @@ test("sends the entries of a compaction and of a reset, announced or not, and no
   const { head_chain_id: chain_id, last_entry_id } = await fixture.sessions.get(makeKey());
   const compaction = { summary: "so far", source: { chain_id, last_entry_id } };
   const { id: compacted_id } = await fixture.sessions.compact(makeKey(), compaction);
-  const entries = await fixture.sessions.entries(scope, compacted_id, last_entry_id, 1);
+  const entries = await fixture.sessions.readEntries(scope, compacted_id, last_entry_id, 1);
   fixture.persister.announce(makeKey(), entries);
   await until(() => watcher.ids().length === 3);
   await fixture.sessions.undo(makeKey(), "admin");

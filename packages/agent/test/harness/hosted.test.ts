@@ -10,7 +10,7 @@ import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
-import { type HarnessScript, harnessPackage, scriptHarness } from "./test-harness.ts";
+import { harnessPackage, type ScriptedHarnessCall, scriptHarness } from "./test-harness.ts";
 
 const HOSTED = { mode: "hosted", supports: ["continue", "tool"] };
 const ACTION = { agent: "codex", action: "command", target: "rm notes.txt" };
@@ -24,7 +24,7 @@ const TRANSCRIPT: Block[] = [
 
 async function runHosted(
   fixture: TestSession,
-  script: (running: HarnessScript) => Promise<unknown>,
+  script: (running: ScriptedHarnessCall) => Promise<unknown>,
   session_id = "s1",
 ) {
   scriptHarness(fixture, async (running) => {
@@ -122,7 +122,7 @@ test("lets a hosted harness write only to the conversation that it continues", a
   expect((await fixture.tape("other")).filter(({ meta }) => meta.source === "block")).toEqual([]);
 });
 
-test("withholds chains:write from a harness that continues a session with runs", async () => {
+test("withholds chains:write from a harness that is not hosted", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage({ supports: ["continue"] }));
   let scopes: readonly string[] = ["none seen"];

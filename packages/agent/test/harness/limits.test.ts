@@ -8,10 +8,10 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../loop/test-session.ts";
 import {
-  type HarnessScript,
   harnessPackage,
   type RunPolicy,
   runHarness,
+  type ScriptedHarnessCall,
   scriptHarness,
 } from "./test-harness.ts";
 
@@ -66,7 +66,7 @@ verifies("harness.limits", "refuses compactions that the policy does not allow",
   await fixture.say(`/say ${"lorem ipsum ".repeat(400)}`, "long");
   await fixture.say(`/say ${"dolor sit ".repeat(400)}`, "long");
   const refused: unknown[] = [];
-  const compact = ({ caller }: HarnessScript) =>
+  const compact = ({ caller }: ScriptedHarnessCall) =>
     fixture.kernel.sessions
       .compact(caller, { session_id: "long" })
       .catch((error) => void refused.push(error));

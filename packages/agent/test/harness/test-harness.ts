@@ -8,7 +8,7 @@ import { expect } from "vitest";
 
 type Running = Parameters<RunnerScript>[0];
 
-export interface HarnessScript extends Running {
+export interface ScriptedHarnessCall extends Running {
   body: JsonObject;
   /** Starts a run as the harness, with its own token. */
   run: (key: string, session_id: string, text: string) => Promise<{ id: string; ticket: RunTicket | null }>;
@@ -47,7 +47,7 @@ export function harnessPackage(
 /** Makes `script` the program of the bound harness. */
 export function scriptHarness(
   fixture: Pick<TestKernel, "kernel" | "runner">,
-  script: (running: HarnessScript) => Promise<Json>,
+  script: (running: ScriptedHarnessCall) => Promise<Json>,
 ): void {
   fixture.runner.script = async (running) => {
     const { kernel } = fixture;
@@ -69,7 +69,7 @@ export function scriptHarness(
 export async function runHarness(
   fixture: Pick<TestKernel, "kernel" | "runner">,
   policy: RunPolicy,
-  script: (running: HarnessScript) => Promise<unknown>,
+  script: (running: ScriptedHarnessCall) => Promise<unknown>,
 ): Promise<{ done: Run; used: object }> {
   scriptHarness(fixture, async (running) => {
     await script(running);

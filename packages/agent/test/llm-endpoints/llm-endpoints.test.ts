@@ -172,16 +172,12 @@ function createEndpoints() {
 
 const KEY = "key_00000000000000000000000001";
 
-verifies(
-  "llm.gateway",
-  "limits the running model calls of one credential but not those of others",
-  async () => {
-    const { call } = createEndpoints();
-    for (let index = 0; index < MAX_CALLS_PER_CALLER; index++) await call(KEY);
-    await expect(call(KEY)).rejects.toMatchObject({ code: "request.overloaded" });
-    await call("key_00000000000000000000000002");
-  },
-);
+verifies("llm.gateway", "limits the running model calls of each credential separately", async () => {
+  const { call } = createEndpoints();
+  for (let index = 0; index < MAX_CALLS_PER_CALLER; index++) await call(KEY);
+  await expect(call(KEY)).rejects.toMatchObject({ code: "request.overloaded" });
+  await call("key_00000000000000000000000002");
+});
 
 verifies("llm.gateway", "reserves tokens for each answer that a client requests", async () => {
   const { call, opened } = createEndpoints();

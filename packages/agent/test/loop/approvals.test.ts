@@ -160,7 +160,7 @@ verifies(
 
 verifies(
   "ktool.dispatch",
-  "lets a tool deny its own call before an approval is requested, but never grant it",
+  "lets a tool deny its own call before an approval is requested, but never approve it",
   async () => {
     shell_calls.length = 0;
     const adapter = approvalAdapter();
@@ -223,7 +223,7 @@ verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched
 
 verifies(
   "approval.session-cache",
-  "limits an approval for the session to the same arguments and session, until its grant is revoked",
+  "limits an approval for the session to the same arguments and session, until it is revoked",
   async () => {
     const { fixture, adapter } = await createApprovalSession();
     const first = fixture.say('/tool shell {"command": "ls"}');

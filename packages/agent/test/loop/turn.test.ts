@@ -75,9 +75,9 @@ test("offers the allowed tools, and deferred ones after they were found", () => 
   const tool = (name: string, deferred_by: OfferedTool["deferred_by"]) =>
     [name, { name, deferred_by } as OfferedTool] as const;
   turn.tools = new Map([tool("plain", null), tool("late", "policy"), tool("forbidden", null)]);
-  expect(turn.offered()).toEqual(["plain"]);
+  expect(turn.listOfferedTools()).toEqual(["plain"]);
   turn.found_tools.add("late");
-  expect(turn.offered()).toEqual(["plain", "late"]);
+  expect(turn.listOfferedTools()).toEqual(["plain", "late"]);
 });
 
 describe("a message", () => {

@@ -79,13 +79,13 @@ test("lets an adapter act for its caller through `as` until the request is answe
       name,
       actor: caller?.actor ?? null,
       org: caller?.scope.org_id ?? null,
-      call: call === null,
+      without_call: call === null,
     }),
   );
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
   expect(await requestRoute(fixture, "/api/whoami", acme)).toEqual({
     status: 200,
-    body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", call: true },
+    body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", without_call: true },
   });
   expect(await codeOfRejected(first_request!.ctx.service("whoami", {}, first_request!.as))).toBe(
     "auth.invalid",

@@ -120,7 +120,7 @@ verifies(
     expect(new Set(fixture.events.map(({ source }) => source))).toEqual(
       new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
     );
-    // Spawning sub-agents and testing providers are services that need a grant.
+    // Spawning sub-agents and testing providers are services that the operator has to allow.
     expect(await codeOfRejected(plugins.skill.ctx.service("subagent.spawn", {}))).toBe("policy.denied");
     expect(await codeOfRejected(plugins.adapter.ctx.service("providers.test", {}))).toBe("policy.denied");
   },

@@ -61,7 +61,7 @@ test("lists each plugin with its configuration and masked secrets", async () => 
   ]);
 });
 
-test("lets only an operator change plugins and only an admin trust one", async () => {
+test("lets only an operator change plugins, and only an admin credential trust one", async () => {
   const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("third", "skill"), { origin: "installed" }),
   );

@@ -70,7 +70,7 @@ verifies(
     const fixture = await createTestPlugins((loader) => {
       for (const factory of factories) loader.add(factory);
     });
-    expect(fixture.system.strategies()).toEqual([
+    expect(fixture.system.listStrategies()).toEqual([
       { strategy_id: "react", plugin: "strategy-react" },
       { strategy_id: "plan-first", plugin: "plan-first" },
     ]);

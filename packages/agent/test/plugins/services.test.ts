@@ -2,7 +2,7 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { captureContext, codeOfRejected, createTestPlugins, plugin } from "./test-plugins.ts";
 
-test("lets bundled plugins use services by name, and other plugins only with the operator's grant", async () => {
+test("lets bundled plugins use services by name, and other plugins only with the operator's permission", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
   const plugins = Object.fromEntries(names.map((name) => [name, captureContext()])) as Record<
     (typeof names)[number],
@@ -33,12 +33,12 @@ test("lets bundled plugins use services by name, and other plugins only with the
   expect(await callService("third", "configure")).toBe("policy.denied");
   await fixture.set({ "plugin.third.services": [] });
   expect(await callService("third", "config.set")).toBe("policy.denied");
-  // A grant in another org has no effect.
+  // A setting of another org has no effect.
   await fixture.set({ "plugin.third.services": ["config.*"] }, "org_acme");
   expect(await callService("third", "config.set")).toBe("policy.denied");
 });
 
-test("grants nothing to an installed plugin with the name of a bundled one", async () => {
+test("gives an installed plugin with the name of a bundled one no services", async () => {
   const holder = captureContext();
   const fixture = await createTestPlugins((loader) =>
     loader.add(() => plugin("web", "skill", holder), { origin: "local" }),

@@ -78,7 +78,7 @@ test("refuses sampling and records nothing without an operator policy", async ()
 
 verifies(
   "mcp.server",
-  "answers sampling with the gateway's model when the client lacks it and the binding allows it",
+  "answers sampling with the gateway's model when the client does not support sampling and the binding allows it",
   async () => {
     const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 2 } });
     const { id, settled } = await fixture.call();
@@ -133,7 +133,7 @@ test("requests approval in a conversation and refuses a headless run and a guest
   expect(JSON.stringify(approval)).toContain("hi there");
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
   await settled;
-  expect(fixture.answers[0]).toContain("policy.denied: The model request was not run:");
+  expect(fixture.answers[0]).toContain("policy.denied: The model request failed:");
 
   await (await fixture.call("headless")).settled;
   expect(fixture.answers[1]).toMatch(/policy\.denied: .*cannot ask for approval/);

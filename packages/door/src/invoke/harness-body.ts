@@ -120,7 +120,7 @@ async function readReplayedChain(
   const chain_id = (await isCompactedFrom(door, key, head_chain_id, target_chain_id))
     ? head_chain_id
     : target_chain_id;
-  const entries = await sessions.sinceAnchor(key.scope, chain_id);
+  const entries = await sessions.readSinceAnchor(key.scope, chain_id);
   const blocks = entries.flatMap((entry) => blockOf(entry) ?? []).map(omitLargeData);
   return { chain_id, blocks: blocks as unknown as Json };
 }
@@ -133,7 +133,7 @@ async function isCompactedFrom(
 ): Promise<boolean> {
   for (let id: string | null = chain_id; id !== null; ) {
     if (id === source_id) return true;
-    const { origin, parent_chain_id } = await sessions.chain(scope, id);
+    const { origin, parent_chain_id } = await sessions.getChain(scope, id);
     id = origin === "compaction" ? parent_chain_id : null;
   }
   return false;
@@ -174,7 +174,7 @@ async function reseed(
         const chain = await door.sessions.compact(key, compaction, { cause: causeOfCall(live.row) });
         await store.executions.setChain(id, live.row.id, chain.id);
         const { last_entry_id } = compaction.source;
-        const written = await door.sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1);
+        const written = await door.sessions.readEntries(key.scope, chain.id, last_entry_id, seed.length + 1);
         door.persister.announce(key, written);
         door.publishCompaction(key, "completed", { target_session_id, tokens_before, tokens_after });
         return chain.id;

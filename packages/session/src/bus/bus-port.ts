@@ -31,7 +31,7 @@ export interface PluginRegistration {
   bundled?: boolean;
   /** Extension prefixes in addition to the plugin's name; bundled plugins only. */
   prefixes?: readonly string[];
-  /** Called after each handled event with null or the reason why the handler failed. */
+  /** Called after each handled event with null, or with the reason why the handler or the filter failed. */
   onHandled?: (failure: string | null) => void;
 }
 

@@ -57,7 +57,10 @@ export class PublishRules {
     }
   }
 
-  /** Returns a frozen copy of the payload. Throws if the port may not publish this kind on this session. */
+  /**
+   * Returns a frozen copy of the payload. Throws if the kind is unknown, if the port may not publish it on this
+   * session, or if the payload does not match its schema.
+   */
   check(kind: string, payload: unknown, session_id: string): Readonly<Record<string, unknown>> {
     const rule = this.#kinds.get(kind) ?? this.#extensionRule(kind);
     this.#checkSession(rule, kind, session_id);

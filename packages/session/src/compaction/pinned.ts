@@ -7,7 +7,7 @@ import { originalId } from "./retained.ts";
 
 interface PinnedDeps {
   store: { sessions: Pick<SessionStore, "pins"> };
-  sessions: Pick<Sessions, "entries">;
+  sessions: Pick<Sessions, "readEntries">;
 }
 
 /**
@@ -33,11 +33,11 @@ export async function restorePinned(
 }
 
 export async function findChainEntry(
-  sessions: Pick<Sessions, "entries">,
+  sessions: Pick<Sessions, "readEntries">,
   { scope }: SessionKey,
   chain_id: string,
   entry_id: number,
 ): Promise<Entry | null> {
-  const [entry] = await sessions.entries(scope, chain_id, entry_id - 1, 1);
+  const [entry] = await sessions.readEntries(scope, chain_id, entry_id - 1, 1);
   return entry?.id === entry_id ? entry : null;
 }

@@ -2,7 +2,8 @@
  * The entries that a compaction must not lose: pinned entries, system messages and open tasks.
  *
  * Open tasks follow the last answer: users' messages, and tool calls without a result. Open messages are retained up to
- * half of the target, newest first, so that a chain of unanswered messages can still be compacted.
+ * half of the target, newest first, but at least the newest one, so that a chain of unanswered messages can still be
+ * compacted.
  */
 
 import type { Entry } from "@backplane/contract";

@@ -70,7 +70,7 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
-  /** Shows people who compacted the session and what was lost. */
+  /** Details for people: who compacted the session and what was lost. */
   record?: JsonObject;
 }
 
@@ -115,8 +115,8 @@ export interface Sessions {
   open(key: SessionKey, cause?: ChangeCause): Promise<Session>;
   get(key: SessionKey): Promise<Session>;
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
-  chain(scope: Scope, id: string): Promise<Chain>;
-  chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
+  getChain(scope: Scope, id: string): Promise<Chain>;
+  listChains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
   append(
     key: SessionKey,
     entries: readonly NewEntry[],
@@ -125,9 +125,9 @@ export interface Sessions {
   ): Promise<AppendedEntries>;
   /** Appends a write of the persister to the head, under the hold of the turn that runs on this node. */
   appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
-  entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
+  readEntries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /** The last anchor of the chain and the entries after it. */
-  sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
+  readSinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<HydratedSession>;
   /** Creates a child session in the parent's workspace or, without `child_id`, another chain of the same session. */
   fork(
@@ -137,11 +137,11 @@ export interface Sessions {
     once?: IdempotencyClaim,
     cause?: ChangeCause,
   ): Promise<Chain>;
-  /** Closes all chains of the session and begins a new one. Without `archive` they are not announced as an archive. */
+  /** Archives all chains of the session and begins a new one. Without `archive`, session.archived is not published. */
   reset(key: SessionKey, archive?: boolean, cause?: ChangeCause): Promise<ResetSession>;
   /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
   handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
-  /** `hold` is given by a turn that compacts its own session. */
+  /** Begins a chain with the summary and the seed, and makes it the head of the session. */
   compact(key: SessionKey, compaction: ChainCompaction, options?: CompactOptions): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
@@ -226,23 +226,23 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       return session;
     },
     list: (scope, filter, page) => sessions.list(scope, filter, page),
-    async chain(scope, id) {
+    async getChain(scope, id) {
       const chain = await sessions.chain(scope, id);
       if (chain === null) throw new BackplaneError("chain.not_found", `There is no chain ${id}.`);
       return chain;
     },
-    chains: (key, page) => sessions.chains(key, page),
+    listChains: (key, page) => sessions.chains(key, page),
     append: (key, entries, chain_id, once) => sessions.append(key, entries, chain_id, once),
     appendTape: (tape, once) => sessions.appendTape(tape, once),
-    entries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
-    sinceAnchor: (scope, chain_id) => sessions.sinceAnchor(scope, chain_id),
+    readEntries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
+    readSinceAnchor: (scope, chain_id) => sessions.sinceAnchor(scope, chain_id),
     async hydrate(key) {
       const session = await service.get(key);
       const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
       return new HydratedTape(session, entries);
     },
     async fork(scope, chain_id, { child_id, at } = {}, once, cause = {}) {
-      const source = await service.chain(scope, chain_id);
+      const source = await service.getChain(scope, chain_id);
       const key = toSessionKey(source, child_id ?? source.session_id);
       const chain = newChain();
       const lineage = { parent_chain_id: chain_id, parent_session_id: source.session_id };
@@ -310,7 +310,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     },
     async undo(key, actor) {
       const { head_chain_id } = await service.get(key);
-      const head = await service.chain(key.scope, head_chain_id);
+      const head = await service.getChain(key.scope, head_chain_id);
       if (head.origin !== "compaction" || head.parent_chain_id === null) {
         throw new BackplaneError(
           "request.invalid",
@@ -331,7 +331,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       };
       const moved = await sessions.moveHead(key, head.id, head.parent_chain_id, { audit });
       requireUnchanged(moved ? true : null);
-      return await service.chain(key.scope, head.parent_chain_id);
+      return await service.getChain(key.scope, head.parent_chain_id);
     },
     verify: (scope, chain_id) => sessions.verify(scope, chain_id),
   };

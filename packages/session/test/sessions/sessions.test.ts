@@ -60,7 +60,7 @@ test("concurrent opens create one session with a start anchor and publish its cr
   const [first, second] = await Promise.all([sessions.open(key), sessions.open(key)]);
   expect(first).toEqual(second);
   expect(first.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
-  const [start] = await sessions.entries(key.scope, first.head_chain_id, 0, 10);
+  const [start] = await sessions.readEntries(key.scope, first.head_chain_id, 0, 10);
   expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
   expect(await listEvents(key)).toEqual(["session.created session", "chain.created chain"]);
 });
@@ -68,7 +68,7 @@ test("concurrent opens create one session with a start anchor and publish its cr
 test("rejects reads of an unknown session or chain", async () => {
   const key = freshKey();
   await expect(sessions.get(key)).rejects.toMatchObject({ code: "session.not_found" });
-  await expect(sessions.chain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
+  await expect(sessions.getChain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
 });
 
 verifies(
@@ -98,7 +98,7 @@ verifies(
     expect(chain).toMatchObject({ parent_chain_id: head_chain_id, origin: "compaction" });
     expect((await sessions.get(key)).head_chain_id).toBe(chain.id);
     // The anchor is the first entry of the new chain; everything before it belongs to the parent.
-    const new_entries = await sessions.entries(key.scope, chain.id, source.last_entry_id, 10);
+    const new_entries = await sessions.readEntries(key.scope, chain.id, source.last_entry_id, 10);
     expect(new_entries.map(({ kind }) => kind)).toEqual(["anchor", "message"]);
     await sessions.append(key, [user("three")]);
     const compacted = await sessions.hydrate(key);
@@ -129,11 +129,11 @@ verifies("tape.reset", "a reset empties the context and keeps the old chain", as
   await sessions.append(key, [user("old")]);
   const fresh = (await sessions.reset(key)).chain;
   expect((await sessions.hydrate(key)).messages).toEqual([]);
-  expect((await sessions.entries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
+  expect((await sessions.readEntries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
     "session/start",
   ]);
-  expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
-  expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
+  expect((await sessions.readEntries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
+  expect((await sessions.listChains(key, { limit: 9 })).items).toHaveLength(2);
   expect((await listEvents(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
   const [archived, created] = (await store.outbox.read(0, 100, key.scope)).slice(-2);
   expect([archived!.summary.chain_id, created!.subject.id]).toEqual([head_chain_id, fresh.id]);

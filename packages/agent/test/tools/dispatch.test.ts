@@ -3,7 +3,7 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const outcomes = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind === "tool.error" || kind === "tool.call.result");
@@ -81,7 +81,7 @@ verifies("ktool.dispatch", "reports each outcome of a typed call with its own ki
 
 verifies(
   "ktool.dispatch",
-  "calls a legacy tool only through the door, which checks, approves and records the call",
+  "calls a legacy tool only through the door, which checks and records the call",
   async () => {
     const received: BusEvent[] = [];
     const fixture = await createTestSession({ plugins: [legacyTool(received)] });

@@ -5,7 +5,7 @@ import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugi
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const s1 = { session_id: "s1" };
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
@@ -43,7 +43,7 @@ function agentToolHangingAt(service: string, when: "before" | "after"): KernelPl
   };
 }
 
-/** A session whose approvals are all granted, with tools that record their calls in `calls`. */
+/** A session in which every approval request is approved, with tools that record their calls in `calls`. */
 async function createAgentSession(
   calls: string[],
   { agent = agentTool, ...more }: Parameters<typeof createTestSession>[0] & { agent?: KernelPlugin } = {},

@@ -4,7 +4,13 @@ import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugi
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, gatedTool, strategyPlugin, type TestSession } from "./test-session.ts";
+import {
+  addTool,
+  createTestSession,
+  gatedTool,
+  strategyPlugin,
+  type TestSession,
+} from "../loop/test-session.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
