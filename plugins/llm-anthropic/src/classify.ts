@@ -1,4 +1,4 @@
-/** Classifies the SDK's errors. An error inside a stream has no status, so its type determines one. */
+/** Classifies the errors of the Anthropic SDK. An error inside a stream has no status, so its type determines one. */
 import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
 const STATUS_BY_ERROR_TYPE: Record<string, number> = {

@@ -1,7 +1,7 @@
 /**
- * The SDK's client, loaded and created at the first call. Key and base URL are always set here: otherwise the
- * SDK would look for credentials in the gateway's environment and home, and send them to the `base_url` of
- * any instance.
+ * The client of the Anthropic SDK, loaded and created at the first call. Key and base URL are always set here:
+ * otherwise the Anthropic SDK would look for credentials in the gateway's environment and home, and send them to the
+ * `base_url` of any instance.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import { createVendorTransport, lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";

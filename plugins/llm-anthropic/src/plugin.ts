@@ -1,5 +1,5 @@
 /**
- * Claude through the official SDK alone (llm.sdk-only): Messages with tool use, prompt caching and thinking.
+ * Claude through Anthropic's official SDK alone (llm.sdk-only): Messages with tool use, prompt caching and thinking.
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { classifyAnthropicError } from "./classify.ts";

@@ -59,8 +59,8 @@ export async function* answer(
   }
   const results = request.history.slice(last + 1).filter((message) => message.role === "tool");
   const step = stepAfter(script, results.length);
-  const failing = step === undefined ? [] : step.errors;
-  const error = failing.length === 0 ? null : errors.next(conversationOf(request.history), failing);
+  const step_errors = step === undefined ? [] : step.errors;
+  const error = step_errors.length === 0 ? null : errors.next(conversationOf(request.history), step_errors);
   if (error !== null) {
     yield { type: "usage", usage: { input_other: countInputTokens(request, script) } };
     if (error.failure.kind === "empty") return;

@@ -33,7 +33,7 @@ export interface Step {
 }
 
 export interface Script {
-  /** Every step except the last calls tools. */
+  /** Every step before the last calls tools. */
   steps: Step[];
   slow_ms: number;
   input_tokens: number | null;

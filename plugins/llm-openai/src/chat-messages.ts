@@ -1,6 +1,5 @@
 /**
- * Converts the conversation into chat messages. The kernel SDK has already placed every result after its
- * call.
+ * Converts the conversation into chat messages. The SDK has already placed every result after its call.
  */
 import {
   type AcceptedMedia,

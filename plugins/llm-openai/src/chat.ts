@@ -19,7 +19,7 @@ import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
-/** The SDK's delta with the additional fields of compatible servers. */
+/** The OpenAI SDK's delta with the additional fields of compatible servers. */
 interface LooseDelta {
   content?: string | null;
   refusal?: string | null;
@@ -28,7 +28,7 @@ interface LooseDelta {
   tool_calls?: CallFragment[] | null;
 }
 
-/** The SDK's usage with the additional field of compatible servers. */
+/** The OpenAI SDK's usage with the additional field of compatible servers. */
 export interface LooseUsage {
   prompt_tokens?: number;
   completion_tokens?: number;

@@ -1,7 +1,6 @@
 /**
- * OpenAI, and every server with a compatible API (`base_url`), through the official SDK alone (llm.sdk-only).
- * Chat completions are the default, because compatible servers support them; `api: "responses"` selects the
- * newer API.
+ * OpenAI, and every server with a compatible API (`base_url`), through OpenAI's official SDK alone (llm.sdk-only).
+ * Chat completions are the default, because compatible servers support them; `api: "responses"` selects the newer API.
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";

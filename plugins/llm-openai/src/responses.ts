@@ -67,8 +67,8 @@ function buildBody(
 }
 
 /**
- * Nothing is stored at the vendor, so a client of the model endpoints sends the reasoning back with its next request.
- * The tape does not keep it.
+ * A client of the model endpoints sends the reasoning back with its next request, because neither the vendor nor the
+ * tape stores it.
  */
 const INCLUDE_REASONING = { include: ["reasoning.encrypted_content" as const] };
 

@@ -11,7 +11,8 @@ export type NoteRow = Record<string, unknown>;
 export interface Database {
   /** False if this SQLite has no FTS5; searches then read every entry. */
   readonly full_text: boolean;
-  readonly rows: (text: string, ...values: SQLInputValue[]) => NoteRow[];
+  /** Runs one statement and returns its rows. */
+  readonly execute: (text: string, ...values: SQLInputValue[]) => NoteRow[];
   /** Everything is on disk when this returns, or nothing is. */
   readonly transaction: <T>(run: () => T) => T;
   close(): void;
@@ -79,7 +80,7 @@ export function openDatabase({ file, full_text }: DatabaseOptions): Database {
   const sqlite = new DatabaseSync(file);
   const statements = new Map<string, StatementSync>();
 
-  const rows = (text: string, ...values: SQLInputValue[]): NoteRow[] => {
+  const execute = (text: string, ...values: SQLInputValue[]): NoteRow[] => {
     let statement = statements.get(text);
     if (statement === undefined) {
       if (statements.size >= MAX_STATEMENTS) statements.clear();
@@ -102,9 +103,9 @@ export function openDatabase({ file, full_text }: DatabaseOptions): Database {
 
   try {
     sqlite.exec(PRAGMAS);
-    transaction(() => migrate(sqlite, rows));
-    const modules = rows("select 1 from pragma_module_list where name = 'fts5'");
-    return { full_text: full_text ?? modules.length > 0, rows, transaction, close: () => sqlite.close() };
+    transaction(() => migrate(sqlite, execute));
+    const modules = execute("select 1 from pragma_module_list where name = 'fts5'");
+    return { full_text: full_text ?? modules.length > 0, execute, transaction, close: () => sqlite.close() };
   } catch (error) {
     sqlite.close();
     throw error;
@@ -115,8 +116,8 @@ export function openDatabase({ file, full_text }: DatabaseOptions): Database {
  * Runs inside a transaction: if two processes open a new file, one creates the tables and the other finds
  * them.
  */
-function migrate(sqlite: DatabaseSync, rows: Database["rows"]): void {
-  const version = Number(rows("pragma user_version")[0]?.user_version);
+function migrate(sqlite: DatabaseSync, execute: Database["execute"]): void {
+  const version = Number(execute("pragma user_version")[0]?.user_version);
   if (version > VERSION) {
     throw new Error(
       `memory.db was written by a newer release: it has format ${version}, and this release reads ${VERSION}. Update Backplane.`,

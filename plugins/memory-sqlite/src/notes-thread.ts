@@ -23,7 +23,7 @@ export interface ThreadData {
 export type ThreadRequest = { call: number } & (
   | { op: "write"; write: Write }
   | { op: "query"; query: Query }
-  | { op: "unembedded"; scope: NoteScope; space: string | null; limit: number }
+  | { op: "list_unembedded"; scope: NoteScope; space: string | null; limit: number }
   | { op: "embed"; notes: EmbeddedNotes }
   | { op: "check" }
   | { op: "close" }
@@ -82,7 +82,7 @@ function answer(request: Exclude<ThreadRequest, WriteRequest>): void {
       case "query":
         reply({ call, value: notes.query(request.query) });
         break;
-      case "unembedded":
+      case "list_unembedded":
         reply({ call, value: notes.listUnembedded(request.scope, request.space, request.limit) });
         break;
       case "embed":

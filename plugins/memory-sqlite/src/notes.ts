@@ -84,18 +84,18 @@ const ANSWER_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
 export function createNotes(database: Database): Notes {
-  const { rows, transaction } = database;
+  const { execute, transaction } = database;
   const counts = createWordCounts(database);
 
   const findScope = ({ org_id, project_id }: NoteScope): ScopeNotes | undefined =>
-    rows(
+    execute(
       "select id, entries, indexed from scope where org_id = ? and project_id = ?",
       org_id,
       project_id ?? "",
     )[0] as unknown as ScopeNotes | undefined;
 
   function writeOne({ scope, note, max_entries }: Write): void {
-    rows(
+    execute(
       "insert into scope (org_id, project_id) values (?, ?) on conflict do nothing",
       scope.org_id,
       scope.project_id ?? "",
@@ -103,10 +103,14 @@ export function createNotes(database: Database): Notes {
     const scope_notes = findScope(scope)!;
     ensureIndex(scope_notes);
     const digest = createHash("sha256").update(note.text).digest();
-    const same = rows("select n, id from entry where scope_id = ? and digest = ?", scope_notes.id, digest)[0];
+    const same = execute(
+      "select n, id from entry where scope_id = ? and digest = ?",
+      scope_notes.id,
+      digest,
+    )[0];
     const meta = note.meta === undefined ? null : JSON.stringify(note.meta);
     if (same !== undefined && (note.id === undefined || note.id === same.id)) {
-      rows(
+      execute(
         "update entry set at = max(at, ?), meta = coalesce(?, meta) where n = ?",
         note.at,
         meta,
@@ -117,14 +121,14 @@ export function createNotes(database: Database): Notes {
     const id = note.id ?? `mem_${randomUUID().replaceAll("-", "")}`;
     const replaced = unindex(
       scope_notes,
-      rows(
+      execute(
         "delete from entry where scope_id = ? and (id = ? or digest = ?) returning n",
         scope_notes.id,
         id,
         digest,
       ),
     );
-    const [added] = rows(
+    const [added] = execute(
       "insert into entry (scope_id, at, id, digest, meta, text) values (?, ?, ?, ?, ?, ?) returning n",
       scope_notes.id,
       note.at,
@@ -134,42 +138,45 @@ export function createNotes(database: Database): Notes {
       note.text,
     );
     if (database.full_text) {
-      rows(`insert into words_${scope_notes.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
+      execute(`insert into words_${scope_notes.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
     }
     const entries = scope_notes.entries + 1 - replaced;
     const dropped = entries > max_entries ? dropOldest(scope_notes, entries - max_entries) : 0;
-    rows("update scope set entries = ? where id = ?", entries - dropped, scope_notes.id);
+    execute("update scope set entries = ? where id = ?", entries - dropped, scope_notes.id);
   }
 
   function dropOldest(scope_notes: ScopeNotes, count: number): number {
     const oldest = `select n from entry where scope_id = ? order by at, n limit ?`;
     return unindex(
       scope_notes,
-      rows(`delete from entry where n in (${oldest}) returning n`, scope_notes.id, count),
+      execute(`delete from entry where n in (${oldest}) returning n`, scope_notes.id, count),
     );
   }
 
   function unindex(scope_notes: ScopeNotes, deleted: NoteRow[]): number {
     if (database.full_text) {
-      for (const { n } of deleted) rows(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
+      for (const { n } of deleted) execute(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
     }
     return deleted.length;
   }
 
   function ensureIndex(scope_notes: ScopeNotes): void {
     if (!database.full_text) {
-      if (scope_notes.indexed === 1) rows("update scope set indexed = 0 where id = ?", scope_notes.id);
+      if (scope_notes.indexed === 1) execute("update scope set indexed = 0 where id = ?", scope_notes.id);
       return;
     }
     if (scope_notes.indexed === 1) return;
     const words = `words_${scope_notes.id}`;
-    rows(`drop table if exists ${words}`);
-    rows(
+    execute(`drop table if exists ${words}`);
+    execute(
       `create virtual table ${words} using fts5 (text, content = '', contentless_delete = 1,
        tokenize = 'unicode61 remove_diacritics 2')`,
     );
-    rows(`insert into ${words} (rowid, text) select n, text from entry where scope_id = ?`, scope_notes.id);
-    rows("update scope set indexed = 1 where id = ?", scope_notes.id);
+    execute(
+      `insert into ${words} (rowid, text) select n, text from entry where scope_id = ?`,
+      scope_notes.id,
+    );
+    execute("update scope set indexed = 1 where id = ?", scope_notes.id);
   }
 
   function searchByWords(scope_notes: ScopeNotes, terms: readonly string[]): Candidate[] {
@@ -180,7 +187,7 @@ export function createNotes(database: Database): Notes {
       const prefix = chosen.at(-1) === terms.at(-1) ? terms.at(-1) : undefined;
       const words = `words_${scope_notes.id}`;
       const best = `select rowid as n, rank from ${words} where ${words} match ? order by rank, rowid desc limit ?`;
-      return rows(
+      return execute(
         `select e.n, e.at, -b.rank as score from (${best}) b join entry e on e.n = b.n where e.scope_id = ?`,
         buildMatchExpression(chosen, prefix),
         CANDIDATES,
@@ -188,7 +195,7 @@ export function createNotes(database: Database): Notes {
       ) as unknown as Candidate[];
     }
     const score = terms.map(() => "(text like ? escape '\\')").join(" + ");
-    return rows(
+    return execute(
       `select n, at, score from (select n, at, ${score} as score from entry where scope_id = ?)
        where score > 0 order by score desc, at desc limit ?`,
       ...terms.map(toLikePattern),
@@ -198,7 +205,7 @@ export function createNotes(database: Database): Notes {
   }
 
   function searchByMeaning(scope_notes: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
-    const stored = rows(
+    const stored = execute(
       `select v.n, e.at, v.data from vector v join entry e on e.n = v.n
        where v.scope_id = ? and v.space = ? order by v.n desc limit ?`,
       scope_notes.id,
@@ -212,7 +219,7 @@ export function createNotes(database: Database): Notes {
     const hits: MemoryEntry[] = [];
     let bytes = 0;
     for (const { n, score } of matches) {
-      const row = rows("select id, at, meta, text from entry where n = ?", n)[0] as
+      const row = execute("select id, at, meta, text from entry where n = ?", n)[0] as
         | { id: string; at: number; meta: string | null; text: string }
         | undefined;
       if (row === undefined) continue;
@@ -245,11 +252,11 @@ export function createNotes(database: Database): Notes {
       matches.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
       return readEntries(matches.slice(0, k));
     },
-    count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
+    count: () => Number(execute("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
     listUnembedded(scope, space, limit) {
       const scope_notes = findScope(scope);
       if (scope_notes === undefined) return [];
-      return rows(
+      return execute(
         `select e.n, e.text from entry e left join vector v on v.n = e.n
          where e.scope_id = ? and (v.n is null or v.space <> coalesce(?, v.space)) order by e.n desc limit ?`,
         scope_notes.id,
@@ -260,7 +267,7 @@ export function createNotes(database: Database): Notes {
     embed({ space, vectors }) {
       transaction(() => {
         for (const { n, vector } of vectors) {
-          rows(
+          execute(
             `insert or replace into vector (n, scope_id, space, data)
              select n, scope_id, ?, ? from entry where n = ?`,
             space,

@@ -88,7 +88,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     },
     query: (query) => sendIfOpen<MemoryEntry[]>({ op: "query", query }),
     listUnembedded: (scope, space, limit) =>
-      sendIfOpen<UnembeddedNote[]>({ op: "unembedded", scope, space, limit }),
+      sendIfOpen<UnembeddedNote[]>({ op: "list_unembedded", scope, space, limit }),
     async embed(notes) {
       await sendIfOpen<null>({ op: "embed", notes });
     },

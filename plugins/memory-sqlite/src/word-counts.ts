@@ -18,7 +18,7 @@ export interface WordCounts {
   selectAffordable(scope_id: number, entries: number, terms: readonly string[]): string[];
 }
 
-export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): WordCounts {
+export function createWordCounts({ execute }: Database, budget = SEARCH_BUDGET): WordCounts {
   const counts = new Map<string, { count: number; entries: number }>();
 
   function readCount(scope_id: number, entries: number, term: string): number {
@@ -27,7 +27,7 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
     if (cached !== undefined && Math.abs(entries - cached.entries) <= cached.entries * DRIFT)
       return cached.count;
     const count = Number(
-      rows(`select doc from temp.count_${scope_id} where term = ?`, fold(term))[0]?.doc ?? 0,
+      execute(`select doc from temp.count_${scope_id} where term = ?`, fold(term))[0]?.doc ?? 0,
     );
     if (count >= MIN_CACHED_COUNT) {
       if (counts.size >= MAX_CACHED_WORDS) counts.clear();
@@ -39,7 +39,7 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
   return {
     selectAffordable(scope_id, entries, terms) {
       if (entries * terms.length <= budget) return [...terms];
-      rows(
+      execute(
         `create virtual table if not exists temp.count_${scope_id} using fts5vocab ('main', 'words_${scope_id}', 'row')`,
       );
       const counted = terms.map((term) => ({ term, count: readCount(scope_id, entries, term) }));

@@ -95,7 +95,7 @@ describe.each([
     expect(findTexts(notes, "apple", 50).sort()).toEqual(["apple last", "apple number18", "apple number19"]);
   });
 
-  test("neither finds, deletes nor replaces entries of another scope", () => {
+  test("does not find, delete or replace entries of another scope", () => {
     const notes = openTestNotes(full_text);
     const other_scopes: NoteScope[] = [
       { org_id: "org_acme", project_id: "proj_b" },
@@ -190,7 +190,7 @@ test("finds entries that were written without FTS5, before and after the index w
 
 test("refuses a file from a newer release", () => {
   const database = openDatabase({ file: join(dir, "memory.db") });
-  database.rows("pragma user_version = 9");
+  database.execute("pragma user_version = 9");
   database.close();
   expect(() => openDatabase({ file: join(dir, "memory.db") })).toThrow("newer release");
 });

@@ -1,4 +1,4 @@
-/** Offers pins as one tool (compactor.pins). The plugin holds the grant for `pin.*` and nothing else. */
+/** Offers pins as one tool (compactor.pins). Of the kernel services, the plugin may use only `pin.*`. */
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 import { pinTool } from "./pin-tool.ts";
 

@@ -1,4 +1,4 @@
-/** Offers skills as one tool (bridge.agent-plugins). The plugin holds the grant for `skill.*` and nothing else. */
+/** Offers skills as one tool (bridge.agent-plugins). Of the kernel services, the plugin may use only `skill.*`. */
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 import { skillTool } from "./skill-tool.ts";
 

@@ -43,7 +43,7 @@ export const plugin = defineKernelPlugin({
 });
 
 /**
- * A pinned instance that was removed is still returned and fails visibly: a conversation must never be sent
+ * A configured instance that was removed is still returned and fails visibly: a conversation must never be sent
  * to a vendor that it was not meant for. A model of "" selects the provider's own default; if it were
  * omitted, the active instance's model would apply.
  */

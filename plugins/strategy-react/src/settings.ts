@@ -14,7 +14,7 @@ export interface ReactSettings {
   temperature?: number;
   /** The tools that may be offered; if absent, all that the host allows. */
   tools?: string[];
-  /** Pins an instance; if absent, the active one is used. */
+  /** The configured instance; if absent, the active one is used. */
   provider?: string;
   /** If absent, the instance's configuration applies. */
   model?: string;

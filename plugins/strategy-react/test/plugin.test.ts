@@ -85,12 +85,21 @@ test("applies a switch of the active instance in the next decision", async () =>
   ]);
 });
 
-test("prefers a pinned instance and model, even if the instance was removed", async () => {
-  const pinned = (config: JsonObject) =>
+test("prefers the configured instance and model, even if the instance was removed", async () => {
+  const decideConfigured = (config: JsonObject) =>
     decideWith({ phase: "memory" }, { ...providers, config: () => config });
-  expect((await pinned({ provider: "spare" })).payload).toMatchObject({ provider: "spare", model: "m-2" });
-  expect((await pinned({ model: "m-9" })).payload).toMatchObject({ provider: "prod", model: "m-9" });
-  expect((await pinned({ provider: "gone" })).payload).toMatchObject({ provider: "gone", model: "" });
+  expect((await decideConfigured({ provider: "spare" })).payload).toMatchObject({
+    provider: "spare",
+    model: "m-2",
+  });
+  expect((await decideConfigured({ model: "m-9" })).payload).toMatchObject({
+    provider: "prod",
+    model: "m-9",
+  });
+  expect((await decideConfigured({ provider: "gone" })).payload).toMatchObject({
+    provider: "gone",
+    model: "",
+  });
 });
 
 test("lets the host refuse a model call when no provider is configured", async () => {

@@ -25,7 +25,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     method: "GET",
     path: "/api/config/{key}",
     summary:
-      "Read one key; ?show=1 returns a secret unmasked, for an admin only, and is recorded in the audit log",
+      "Read one key; ?show=1 returns a secret unmasked, needs the scope admin and is recorded in the audit log",
     scope: "config:read",
     responses: { 200: "The key with its value or mask.", 404: "The key is not set." },
     handle: async ({ params, query, service }) =>

@@ -7,7 +7,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
     method: "GET",
     path: "/api/llm-providers",
     summary:
-      "List provider instances; ?show=1 returns their secrets, for an admin only, and is recorded in the audit log",
+      "List provider instances; ?show=1 returns their secrets, needs the scope admin and is recorded in the audit log",
     scope: "config:read",
     responses: { 200: "An array of instances." },
     handle: async ({ query, service }) =>
