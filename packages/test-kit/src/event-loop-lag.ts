@@ -1,7 +1,8 @@
 /**
  * Measures the longest time, in ms, for which the code under test blocked the event loop. It counts the CPU time of
- * this thread between two ticks of a timer, because on a busy machine the wall clock includes the time of other programs.
- * Garbage collections do not count, because the heap of a test process still holds objects of earlier test files.
+ * this thread between two ticks of a timer, because on a busy machine the wall clock includes the time of other
+ * programs. Garbage collections do not count, because the heap of a test process still holds objects of earlier test
+ * files.
  */
 import { PerformanceObserver } from "node:perf_hooks";
 import { setImmediate } from "node:timers/promises";
@@ -36,15 +37,16 @@ export function measureLag(): () => Promise<number> {
     // The observer is notified of a collection in a later turn of the event loop.
     for (let turn = 0; turn < 3; turn++) await setImmediate();
     observer.disconnect();
-    const collecting = ({ from, to }: Gap): number =>
+    const measureCollections = ({ from, to }: Gap): number =>
       collections.reduce(
         (sum, collection) => sum + Math.max(0, Math.min(to, collection.to) - Math.max(from, collection.from)),
         0,
       );
     // A collection is measured by the wall clock, so its share of the CPU time is estimated by its share of the gap.
-    const computing = (gap: Gap): number => gap.busy * (1 - collecting(gap) / (gap.to - gap.from));
+    const measureComputation = (gap: Gap): number =>
+      gap.busy * (1 - measureCollections(gap) / (gap.to - gap.from));
     return gaps.reduce(
-      (longest, gap) => (gap.to > gap.from ? Math.max(longest, computing(gap)) : longest),
+      (longest, gap) => (gap.to > gap.from ? Math.max(longest, measureComputation(gap)) : longest),
       0,
     );
   };

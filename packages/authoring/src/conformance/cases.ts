@@ -29,7 +29,7 @@ export interface Expectation {
 
 const CASES_FOLDER = "tests";
 
-/** Throws `cli.usage` with the name of the file and of the invalid field. */
+/** Reads the author's cases. Throws `cli.usage`, naming the file and the problem, if a case is invalid. */
 export function readCases(folder: string, export_ids: readonly string[]): AuthorCase[] {
   return listCaseFiles(folder).flatMap((file) => {
     const path = `${CASES_FOLDER}/${file}`;

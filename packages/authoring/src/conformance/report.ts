@@ -20,7 +20,7 @@ export interface RuleResult {
   /** The id of a rule, or `case:` and the name of a case. */
   id: string;
   rule: string;
-  /** Skipped: the rule applies to no export, or an earlier failure prevented the check. */
+  /** `skipped` if the rule applies to no export, or an earlier failure prevented the check. */
   status: "passed" | "failed" | "skipped";
   failure: Failure | null;
 }

@@ -67,6 +67,6 @@ function assertTestable({ package_id, runtime, exports }: Manifest): void {
   if (known && exports.length > 0) return;
   const problem = known ? "has no exports" : `speaks ${protocol}`;
   throw new BackplaneError("cli.usage", `${package_id} ${problem}, so plugin test cannot test it.`, {
-    fix: "It is for plugins with exports that speak vai.rpc.v1 or rterm.plugin.v1.",
+    fix: "`backplane plugin test` is for plugins with exports that speak vai.rpc.v1 or rterm.plugin.v1.",
   });
 }

@@ -24,8 +24,8 @@ export function makeSample(schema: Json | null, root: Json | null = schema, dept
 
 function makeSampleOfType(schema: JsonObject, root: Json | null, depth: number): Json {
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type;
-  if (type === "string") return sampleText(schema);
-  if (type === "integer" || type === "number") return sampleNumber(schema);
+  if (type === "string") return makeSampleText(schema);
+  if (type === "integer" || type === "number") return makeSampleNumber(schema);
   if (type === "boolean") return true;
   if (type === "null") return null;
   if (type === "array") {
@@ -56,7 +56,7 @@ const FORMATS: Record<string, string> = {
   ipv4: "192.0.2.1",
 };
 
-function sampleText({ format, minLength, maxLength, pattern }: JsonObject): string {
+function makeSampleText({ format, minLength, maxLength, pattern }: JsonObject): string {
   if (typeof format === "string" && FORMATS[format] !== undefined) return FORMATS[format];
   // No value is generated from a pattern, except for the usual pattern of a URL.
   if (typeof pattern === "string" && /https\?|https:/.test(pattern)) return "https://example.com";
@@ -65,7 +65,7 @@ function sampleText({ format, minLength, maxLength, pattern }: JsonObject): stri
   return "example".padEnd(min_length, "x").slice(0, Math.max(max_length, min_length));
 }
 
-function sampleNumber({ minimum, exclusiveMinimum, maximum, multipleOf }: JsonObject): number {
+function makeSampleNumber({ minimum, exclusiveMinimum, maximum, multipleOf }: JsonObject): number {
   if (typeof minimum === "number") return minimum;
   if (typeof exclusiveMinimum === "number")
     return exclusiveMinimum + (typeof multipleOf === "number" ? multipleOf : 1);
@@ -127,14 +127,14 @@ const PINNED_IDS = [2];
 const SYSTEM_IDS = [1];
 const OPEN_TASK_IDS = [8];
 
-/** The entries of the sample conversation that the compactor's seed must contain. */
-export function requiredEntries(supports_pinned_items: boolean): JsonObject[] {
+/** Returns the entries of the sample conversation that the compactor's seed must contain. */
+export function findRequiredEntries(supports_pinned_items: boolean): JsonObject[] {
   const ids = [...SYSTEM_IDS, ...(supports_pinned_items ? PINNED_IDS : []), ...OPEN_TASK_IDS];
   return CONVERSATION.filter(({ entry_id }) => ids.includes(entry_id as number));
 }
 
-/** The body of a request without export_id and context. `input` replaces the sample input or fields of it. */
-export function requestBody(exported: PluginExport, count: number, input: Json): JsonObject {
+/** Returns the body of a request without export_id and context. `input` replaces the sample input or fields of it. */
+export function buildRequestBody(exported: PluginExport, count: number, input: Json): JsonObject {
   switch (exported.kind) {
     case "tool":
       return { tool_execution_id: `toolx_${count}`, input };
@@ -142,10 +142,14 @@ export function requestBody(exported: PluginExport, count: number, input: Json):
       return {
         delivery_id: `del_${count}`,
         attempt: 1,
-        event: { ...sampleEvent(exported.hook.subscribes_to[0]!), ...fieldsOf(input) },
+        event: { ...makeSampleEvent(exported.hook.subscribes_to[0]!), ...fieldsOf(input) },
       };
     case "compactor":
-      return { compaction_id: `cmp_${count}`, ...sampleCompaction(exported.compactor), ...fieldsOf(input) };
+      return {
+        compaction_id: `cmp_${count}`,
+        ...makeSampleCompaction(exported.compactor),
+        ...fieldsOf(input),
+      };
     case "harness":
       return { ...HARNESS_START, ...fieldsOf(input) };
   }
@@ -155,7 +159,7 @@ function fieldsOf(input: Json): JsonObject {
   return isObject(input) ? input : {};
 }
 
-function sampleEvent(type: string): JsonObject {
+function makeSampleEvent(type: string): JsonObject {
   const kind = type.split(".")[0]!;
   const summary: Record<string, JsonObject> = {
     run: { session_id: "sess_test", status: type.split(".")[1]!, task: "Count the words.", output: "Two." },
@@ -170,7 +174,7 @@ function sampleEvent(type: string): JsonObject {
   };
 }
 
-function sampleCompaction({ supports_pinned_items }: { supports_pinned_items: boolean }): JsonObject {
+function makeSampleCompaction({ supports_pinned_items }: { supports_pinned_items: boolean }): JsonObject {
   return {
     source: {
       chain_id: "ch_test",

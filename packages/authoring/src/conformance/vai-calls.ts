@@ -14,7 +14,7 @@ import {
 import type { SchemaCheck } from "@backplane/ports";
 import type { OpenedPackage } from "../package/open-package.ts";
 import { RuleViolation } from "./rule-violation.ts";
-import { makeSample, requestBody, requiredEntries } from "./samples.ts";
+import { buildRequestBody, findRequiredEntries, makeSample } from "./samples.ts";
 import type { VaiTestSession } from "./vai-test-session.ts";
 
 /** An export with the values that the suite sends to it. */
@@ -109,7 +109,7 @@ export async function buildCallBody(
   return {
     export_id: exported.id,
     context,
-    ...requestBody(exported, count, options.input === undefined ? input : options.input),
+    ...buildRequestBody(exported, count, options.input === undefined ? input : options.input),
   };
 }
 
@@ -202,7 +202,9 @@ function checkRetained(
 ): void {
   const blocks = seed_blocks as JsonObject[];
   const seed_keys = new Set(blocks.map(comparisonKey));
-  const lost = requiredEntries(supports_pinned_items).find((block) => !seed_keys.has(comparisonKey(block)));
+  const lost = findRequiredEntries(supports_pinned_items).find(
+    (block) => !seed_keys.has(comparisonKey(block)),
+  );
   if (lost !== undefined)
     throw new RuleViolation(
       "compactor.retains",

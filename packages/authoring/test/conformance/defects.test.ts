@@ -54,7 +54,7 @@ verifies(
   },
 );
 
-test("passes every rule for the same programs without a defect", async () => {
+test("reports no failure for the same programs without a defect", async () => {
   for (const program of ["plugin.py", "side.py"] as const) {
     const report = await testDefect(program, "");
     expect(failuresOf(report)).toEqual([]);

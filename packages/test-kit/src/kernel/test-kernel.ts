@@ -37,7 +37,7 @@ export const user: Caller = { actor: "key_user", scope, role: "user", scopes: []
 /** Like `user`, but for the whole org; only such a credential may change what all projects share. */
 export const orgUser: Caller = { ...user, scope: { ...scope, project_id: null } };
 export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
-/** An admin of the whole org, which manages plugins. */
+/** An owner of the whole org, who may manage plugins. */
 export const owner: Caller = {
   ...user,
   actor: "key_owner",
