@@ -96,8 +96,8 @@ export function createLifecycle(
   }
 
   async function recover(): Promise<void> {
-    // Other gateways that share the store may have lost only their connection to it. Until their leases have had time to
-    // be renewed, mayTakeOver() is false, and the heartbeat recovers the calls later.
+    // Other gateways that share the store may have lost only their connection to it. Until their leases have had time
+    // to be renewed, mayTakeOver() is false, and the heartbeat recovers the calls later.
     const orphans = lease.mayTakeOver() ? await recoverCalls(door) : 0;
     if (lease.mayTakeOver()) await deliverer.releaseOrphans();
     const approvals = lease.mayTakeOver() ? await resumeApprovals(door) : 0;
@@ -144,7 +144,10 @@ export function createLifecycle(
   };
 }
 
-/** The next gateway continues a harness from its last checkpoint. */
+/**
+ * Records the call as ended. The call of a harness is released instead, because the next gateway continues it from its
+ * last checkpoint.
+ */
 async function endOrRelease(door: Door, call: LiveCall): Promise<void> {
   if (call.row.export_kind === "harness") await releaseToOtherNode(door, call);
   else await settle(door, call, cancelledBy("shutdown"));
@@ -174,7 +177,7 @@ async function checkStoreHealth(deps: KernelDeps): Promise<{ ok: boolean; error?
   }
 }
 
-/** Resolves when the work is done or the time limit is reached. The timer is stopped even if the work fails. */
+/** Waits for the work, but at most `ms`. Rejects if the work fails within this time. */
 async function waitAtMost(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
   let stopWaiting = () => {};
   const limit = new Promise<void>((resolve) => {

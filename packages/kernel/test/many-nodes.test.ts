@@ -68,8 +68,12 @@ verifies(
   60_000,
 );
 
-/** Crashes a gateway during a call. `gateways` states for each survivor whether it has the files of the package. */
-async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateways: ("files" | "none")[]) {
+/** Crashes a gateway during a call. `survivor_files` states whether each survivor has the files of the package. */
+async function loseGateway(
+  host: Partial<HostPolicy>,
+  export_id: string,
+  survivor_files: ("files" | "none")[],
+) {
   const schema = `nodes_${++schema_count}`;
   const createNode = async (files: "files" | "none") => {
     const store = await openPostgresStore({ url: server.url, schema });
@@ -84,7 +88,7 @@ async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateway
   let lookups = 0;
   const first = await createNode("files");
   const survivors: TestKernel[] = [];
-  for (const files of gateways) survivors.push(await createNode(files));
+  for (const files of survivor_files) survivors.push(await createNode(files));
   const tools = [
     toolExport("read", {}, { effect_class: "read_only" }),
     toolExport("write", {}, { effect_class: "non_idempotent_write" }),
@@ -105,7 +109,7 @@ verifies(
     const lost = await loseGateway({ missing_files_ms: 600_000 }, "read", ["none"]);
     const { survivors, read, addSurvivor, countLookups } = lost;
     const [without_files] = survivors as [TestKernel];
-    // The survivor has found the call twice, so it has left it alone the first time.
+    // The survivor has looked for the files twice, so it left the call alone the first time.
     await until(() => countLookups() >= 2);
     const with_files = await addSurvivor("files");
     await until(async () => (await read()).status !== "running");
@@ -171,7 +175,7 @@ verifies(
 
 verifies(
   "hook.contract",
-  "delivers each event once across two gateways, and again under its id when one of them dies",
+  "delivers each event once across two gateways, and again with the same delivery id when one of them dies",
   async () => {
     const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 5, base_ms: 5, max_ms: 20 };
     const [first, second] = await createTwoKernels({ deliveries });
@@ -281,7 +285,7 @@ verifies(
   60_000,
 );
 
-test("watches, answers and cancels a call from the other gateway", async () => {
+test("lets one gateway watch, cancel and approve calls that run on another", async () => {
   const [first, second] = await createTwoKernels();
   const content = manifest([toolExport("slow"), toolExport("ask", {}, { requires_approval: true })]);
   await first.bind(content);

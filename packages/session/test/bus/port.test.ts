@@ -70,7 +70,7 @@ test("enqueues one waiting event per free place", async () => {
   await idle();
 });
 
-test("a handler may use the reserve of a full queue and is then rejected immediately", async () => {
+test("a handler may use the reserve of a full queue, and a publish beyond it is rejected immediately", async () => {
   const { attachPlugin, idle } = createTestBus({ limits: { queue: 10, reserve: 10 } });
   const web = attachPlugin("web", "adapter");
   const skill = attachPlugin("notes", "skill");

@@ -64,10 +64,10 @@ verifies(
 
     // A late answer is delivered like any other event.
     const third = kernel.request("memory.query", QUERY, options);
-    const refused = expect(third).rejects.toMatchObject({ code: "timeout" });
+    const timed_out = expect(third).rejects.toMatchObject({ code: "timeout" });
     await until(() => requests.length === 3);
     await clock.advance(5_000);
-    await refused;
+    await timed_out;
     expect(bus.stats().requests).toBe(0);
     await publishAnswer(requests[2], "s");
     await publishAnswer(first_id, "s");
@@ -133,12 +133,12 @@ test("answers a request that waited for a place in the queue, and drops one that
   await nextTurn();
   kernel.tryPublish("session.forked", { parent_id: "s", child_id: "t" }, { session_id: "s", scope });
   const times_out = kernel.request("memory.query", QUERY, { ...options, timeout_ms: 1_000 });
-  const refused = expect(times_out).rejects.toMatchObject({ code: "timeout" });
+  const timed_out = expect(times_out).rejects.toMatchObject({ code: "timeout" });
   const waits = kernel.request("memory.query", QUERY, options);
   await nextTurn();
   expect(bus.stats()).toMatchObject({ queued: 1, waiting: 2 });
   await clock.advance(1_000);
-  await refused;
+  await timed_out;
   expect(bus.stats()).toMatchObject({ queued: 1, waiting: 1 });
   release();
   expect((await waits).kind).toBe("memory.result");

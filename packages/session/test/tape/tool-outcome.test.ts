@@ -81,7 +81,7 @@ test("shows structured output without text as JSON", () => {
 
 verifies(
   "content.blocks",
-  "keeps all blocks of a result together with its display, and one plain text only once",
+  "keeps all blocks of a result beside its display, but stores a single plain text only once",
   () => {
     const image = { type: "image", data: "AAAA", mimeType: "image/png" };
     const text = { type: "text", text: "a chart" };
