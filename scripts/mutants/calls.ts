@@ -12,7 +12,7 @@ export const CALL_DEFENSES: Mutant[] = [
   {
     name: "egress is refused after a call was answered",
     file: `${RUNNER}/calls/call.ts`,
-    from: "if (was_sent) this.#worker!.callAnswered(this);",
+    from: "if (was_sent) this.#worker!.recordAnswer(this);",
     to: "",
     tests: ["packages/runner/test/sandbox/egress.test.ts"],
   },
@@ -54,7 +54,7 @@ export const CALL_DEFENSES: Mutant[] = [
   {
     name: "the bytes of its package are compared when a prewarmed process gets a call",
     file: `${RUNNER}/pool/pool.ts`,
-    from: "if (worker.verified !== null) await worker.verified;",
+    from: "if (worker.verification !== null) await worker.verification;",
     to: "",
     tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },

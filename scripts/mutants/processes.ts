@@ -89,14 +89,14 @@ export const PROCESS_DEFENSES: Mutant[] = [
   {
     name: "process tree: a process that cleared its environment is found by its cgroup",
     file: `${RUNNER}/supervision/process-trees.ts`,
-    from: "this.#cgroups?.members(this.mark) ?? []",
+    from: "this.#cgroups?.listMembers(this.mark) ?? []",
     to: "[]",
     tests: [PROCESS_TREES_TEST],
   },
   {
     name: "process tree: a process with a reused pid is not in its cgroup",
     file: `${RUNNER}/supervision/tracking-cgroup.ts`,
-    from: "moved !== null && moved.started !== started",
+    from: "moved !== null && moved.start_ticks !== start_ticks",
     to: "moved === null",
     tests: [PROCESS_TREES_TEST],
   },
@@ -152,7 +152,7 @@ export const PROCESS_DEFENSES: Mutant[] = [
   {
     name: "own time: the launch limit of side processes applies only to side processes",
     file: `${RUNNER}/processes/plugin-process.ts`,
-    from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
+    from: 'timeouts[this.#spec.dialect.launch_timeout ?? "start_ms"]',
     to: "timeouts.launch_ms",
     tests: [OWN_TIME_TEST],
   },

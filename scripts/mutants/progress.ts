@@ -87,15 +87,15 @@ export const PROGRESS_DEFENSES: Mutant[] = [
   {
     name: "progress: a cancelled request stops the launch that only it waits for",
     file: `${RUNNER}/calls/query-process.ts`,
-    from: "if (operation?.signal.aborted) pool.abandonLease(worker);\n    else pool.cancelLease(worker);",
-    to: "pool.cancelLease(worker);",
+    from: "if (operation?.signal.aborted) pool.abandonLease(worker);\n    else pool.endLease(worker);",
+    to: "pool.endLease(worker);",
     tests: CANCELLED_LAUNCH_TESTS,
   },
   {
     name: "progress: a cancelled call stops the launch that only it waits for",
     file: `${RUNNER}/calls/call.ts`,
-    from: 'if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);\n      else this.#deps.pool.cancelLease(this.#worker);',
-    to: "this.#deps.pool.cancelLease(this.#worker);",
+    from: 'if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);\n      else this.#deps.pool.endLease(this.#worker);',
+    to: "this.#deps.pool.endLease(this.#worker);",
     tests: CANCELLED_LAUNCH_TESTS,
   },
   {

@@ -282,8 +282,8 @@ export const SANDBOX_DEFENSES: Mutant[] = [
   {
     name: "trace: each call of a worker waits for its refusals",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
-    from: "(counter !== null && counter === reported)",
-    to: "reported !== null",
+    from: "(counter !== null && counter === reported_counter)",
+    to: "reported_counter !== null",
     tests: DIRECT_ATTEMPTS_TESTS,
   },
   {

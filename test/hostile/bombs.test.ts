@@ -1,4 +1,6 @@
-/** Resource exhaustion through the runner: only the plugin dies, other calls succeed, and the record names the cause. */
+/**
+ * Resource exhaustion through the runner: only the plugin dies, other calls succeed, and the record names the cause.
+ */
 import { copyFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,7 +9,7 @@ import { createConfinedTestRunner } from "../../packages/runner/test/support/con
 import { confinedProcesses } from "../../packages/runner/test/support/process-tree.ts";
 import { vai } from "../../packages/runner/test/support/request.ts";
 import { until } from "../../packages/runner/test/support/runner.ts";
-import { packageFolder } from "../../packages/runner/test/support/sandbox.ts";
+import { createPackageFolder } from "../../packages/runner/test/support/sandbox.ts";
 import { SkippingClock } from "../../packages/runner/test/support/skipping-clock.ts";
 
 const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));
@@ -16,7 +18,7 @@ const MIB = 1024 * 1024;
 const LIMIT_MS = 600_000;
 
 async function createRunner(clock: SkippingClock) {
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   copyFileSync(BOMBS, join(folder, "bombs.py"));
   return createConfinedTestRunner({
     folder,

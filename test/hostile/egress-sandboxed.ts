@@ -13,7 +13,7 @@ import { createConfinedTestRunner } from "../../packages/runner/test/support/con
 import { PUBLIC, TestClient, type TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
 import { FIXTURES, type RequestChange } from "../../packages/runner/test/support/request.ts";
 import type { TestRunner } from "../../packages/runner/test/support/runner.ts";
-import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
+import { createEmptyFolder, createPackageFolder } from "../../packages/runner/test/support/sandbox.ts";
 import { ALLOWED, type Attacker, createAttacker } from "./egress-upstream.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
@@ -41,7 +41,7 @@ export async function createSandboxedAttacks(
   programs: readonly string[] = [],
   gateway?: { base_url: string },
 ): Promise<SandboxedAttacks> {
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
   let current: TestEgressOptions = gateway === undefined ? {} : { gateway };
@@ -60,7 +60,7 @@ export async function createSandboxedAttacks(
     test_runner,
     async attack(options, attack) {
       current = options;
-      const shared = emptyFolder();
+      const shared = createEmptyFolder();
       chmodSync(shared, 0o777);
       const grant = {
         network: options.network ?? ("egress" as const),

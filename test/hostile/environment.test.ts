@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { waitingSandboxes } from "../../packages/runner/test/support/process-tree.ts";
 import {
-  emptyFolder,
+  createEmptyFolder,
   finish,
   openTestSandbox,
-  packageFolder,
+  createPackageFolder,
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
 import { eventually } from "../support/gateway/processes.ts";
@@ -33,7 +33,7 @@ test("shows no host variable in the processes that prepare a sandbox or wait in 
   onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
   const sandbox = await openTestSandbox();
   const sleeps = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
-  const running = await sandbox.launch(request(await packageFolder(), { program: sleeps }));
+  const running = await sandbox.launch(request(await createPackageFolder(), { program: sleeps }));
   // The outer process and the prepared ones.
   const pids = [running.pid, ...(await waitForPreparedSandboxes())];
   for (const pid of pids) {
@@ -66,13 +66,13 @@ test("control: finds a canary in the plugin's own environment", async () => {
 });
 
 test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => {
-  const marks = emptyFolder();
+  const marks = createEmptyFolder();
   chmodSync(marks, 0o777);
   const mark = join(marks, "mark");
   const grant = { mounts: [{ source: marks, target: "/srv/marks", writable: true }] };
   const sandbox = await openTestSandbox();
   const loaded = async (path: string) => {
-    const folder = await packageFolder();
+    const folder = await createPackageFolder();
     compile("preload.c", join(folder, "evil.so"), ["-shared", "-fPIC", `-DMARK="${path}"`]);
     const env = { LD_PRELOAD: "/plugin/evil.so", LD_LIBRARY_PATH: "/plugin" };
     const program = { kind: "system" as const, file: "/bin/true", args: [] };

@@ -3,10 +3,10 @@ import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import {
-  emptyFolder,
+  createEmptyFolder,
   finish,
   openTestSandbox,
-  packageFolder,
+  createPackageFolder,
 } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
 import { attack, prepare, weakenSandbox } from "./hostile.ts";
@@ -15,7 +15,7 @@ const CANARY = "canary-3b1f7c";
 
 /** A world-readable file of the host, so that only the sandbox prevents access. */
 function hostFile(): string {
-  const folder = emptyFolder();
+  const folder = createEmptyFolder();
   chmodSync(folder, 0o755);
   const file = join(folder, "secret");
   writeFileSync(file, CANARY, { mode: 0o666 });
@@ -23,7 +23,7 @@ function hostFile(): string {
 }
 
 async function packageWithFiles(): Promise<string> {
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   mkdirSync(join(folder, "assets"));
   // World-writable, because read-only must not depend on the mode.
   for (const name of ["code", "assets/file"]) writeFileSync(join(folder, name), "bytes", { mode: 0o666 });
@@ -119,7 +119,7 @@ test("mounts everything nosuid and nodev, and read-only except scratch and devic
 test("cannot reach another call's scratch folder through `..`, a link or /proc", async () => {
   const sandbox = await openTestSandbox();
   const grant = { filesystem: "scratch" as const };
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   const write = `echo ${CANARY} > /sandbox/scratch/secret; echo up; read x`;
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", write] };
   const victim = await sandbox.launch({ ...(await prepare("neighbor.py", [], { folder, grant })), program });
@@ -138,7 +138,7 @@ test("/dev contains five working devices and one link, whether the devices are c
   const script =
     "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";
   for (const sandbox of [created, bound]) {
-    const folder = await packageFolder();
+    const folder = await createPackageFolder();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", script] };
     const { out } = await finish(
       await sandbox.launch({ ...(await prepare("neighbor.py", [], { folder })), program }),

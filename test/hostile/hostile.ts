@@ -10,10 +10,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import {
-  emptyFolder,
+  createEmptyFolder,
   finish,
   type ProcessResult,
-  packageFolder,
+  createPackageFolder,
   type RunChange,
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
@@ -44,7 +44,7 @@ export async function attack(
 }
 
 export async function prepare(name: string, args: readonly string[], change: RunChange = {}) {
-  const folder = change.folder ?? (await packageFolder());
+  const folder = change.folder ?? (await createPackageFolder());
   const file = join(folder, name);
   copyFileSync(join(PROGRAMS, name), file);
   chmodSync(file, 0o755);
@@ -71,7 +71,7 @@ export type Change = [file: string, from: string, to: string];
 
 /** Builds sandbox-init with a few changed lines and returns the options of a sandbox that uses it. */
 export function weakenSandbox(...changes: Change[]): { init: string } {
-  const folder = emptyFolder();
+  const folder = createEmptyFolder();
   for (const name of sourceFiles()) copyFileSync(join(SOURCES, name), join(folder, name));
   for (const [file, from, to] of changes) {
     const source = readFileSync(join(folder, file), "utf8");

@@ -21,6 +21,6 @@ export { createRunner, type ProcessRunner } from "./runner/create-runner.ts";
 export type { RunnerOptions } from "./runner/runner-options.ts";
 export type { ProgramExit, ProgramRequest, StartedProgram } from "./runner/start-program.ts";
 export { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./sandbox/limits.ts";
-export { sandboxStatus } from "./sandbox/open-sandbox.ts";
+export { readSandboxStatus } from "./sandbox/open-sandbox.ts";
 export type { SandboxOptions } from "./sandbox/sandbox-parts.ts";
 export type { SandboxCheck, SandboxStatus } from "./sandbox/status.ts";

@@ -5,7 +5,7 @@ import type { Sandbox } from "../../../packages/runner/src/sandbox/open-sandbox.
 import {
   finish,
   openTestSandbox,
-  packageFolder,
+  createPackageFolder,
   request,
 } from "../../../packages/runner/test/support/sandbox.ts";
 import { eventually } from "../../support/gateway/processes.ts";
@@ -43,7 +43,7 @@ verifies(
   "sandbox.kill",
   "1,000 start and kill cycles leave no process, descriptor, mount or timer",
   async () => {
-    const folder = await packageFolder();
+    const folder = await createPackageFolder();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
     const cycle = async (sandbox: Sandbox, number: number) => {
       const confined = await sandbox.launch(request(folder, { program, grant: { filesystem: "scratch" } }));

@@ -30,5 +30,5 @@ export function toRegistryOptions(
   const fix = (name: string) =>
     `The operator can allow it: egress.allow_private = ["${name}"] in backplane.toml.`;
   const check = createAddressCheck({ operator_allows: allow_private, fix });
-  return { mirrors, insecure, addresses: (destination) => check.addresses(destination, []) };
+  return { mirrors, insecure, addresses: (destination) => check.resolveAddresses(destination, []) };
 }

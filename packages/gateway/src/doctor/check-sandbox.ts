@@ -7,7 +7,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { definedFields } from "@backplane/contract";
-import { PLUGIN_PATH, type SandboxStatus, sandboxStatus } from "@backplane/runner";
+import { PLUGIN_PATH, type SandboxStatus, readSandboxStatus } from "@backplane/runner";
 import type { GatewayConfig } from "../config/config.ts";
 import { sandboxFolder } from "../config/sandbox.ts";
 import { createLogger } from "../host/log.ts";
@@ -38,7 +38,7 @@ export function describeSandbox({ available, reason, fix }: SandboxStatus): Doct
 async function probeSandbox({ home, sandbox }: GatewayConfig): Promise<SandboxStatus> {
   const temporary = existsSync(home) ? null : await mkdtemp(join(tmpdir(), "backplane-doctor-"));
   try {
-    return await sandboxStatus({
+    return await readSandboxStatus({
       cache_dir: temporary ?? sandboxFolder(home),
       node: process.execPath,
       path: PLUGIN_PATH,

@@ -68,7 +68,7 @@ export function createInlinePlugin(
         if (allow_list.allows({ host, port }) || vendor.has(address)) return true;
         return listAllowed().some((allowed) => allowed.address === address);
       },
-      addresses: (host, port) => check.addresses({ host, port }, allowedPrivate()),
+      addresses: (host, port) => check.resolveAddresses({ host, port }, allowedPrivate()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, allowedPrivate()),
       recordRefusal(address) {
         if (log_quota-- > 0) log.warn({ plugin: name, address }, "refused a connection by an inline plugin");

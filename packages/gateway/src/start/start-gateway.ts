@@ -186,8 +186,8 @@ async function compose(
     guard: createInlineGuard({ operator_allows: config.egress.allow_private }, log),
     data_root: home.data,
     services: {
-      cognition: (plugin, prompt, max_tokens) => kernel.cognition.think(plugin, prompt, max_tokens),
-      embedding: (plugin, text) => kernel.cognition.embed(plugin, text),
+      requestCognition: (plugin, prompt, max_tokens) => kernel.cognition.think(plugin, prompt, max_tokens),
+      requestEmbedding: (plugin, text) => kernel.cognition.embed(plugin, text),
     },
     log,
   });

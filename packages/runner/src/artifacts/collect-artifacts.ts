@@ -1,6 +1,6 @@
 /**
- * Stores the files that an answer refers to before its scratch folder is removed. The references in the answer get
- * the size and hash that were measured here. A reference that breaks a rule fails the call.
+ * Stores the files that an answer refers to before the scratch folder of the call is removed. The references in the
+ * answer get the size and hash that were measured here. A reference that breaks a rule fails the call.
  */
 import { hash } from "node:crypto";
 import {

@@ -136,8 +136,8 @@ function decodePath(path: string): string {
 }
 
 /**
- * Stores the mentioned files and returns the result with a block for each. A path without a file is ignored, because
- * any text may contain such a path.
+ * Stores the mentioned files and returns the result with a block for each, previews for the model, and one text block
+ * that lists the files that were refused. A path without a file is ignored, because any text may contain such a path.
  */
 export async function collectServerFiles(
   result: JsonObject,

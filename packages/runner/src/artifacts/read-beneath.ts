@@ -60,8 +60,8 @@ async function openBeneath(folder: string, parts: string[]): Promise<FileHandle>
  */
 function pathOfDescriptor(fd: number, path: string): string {
   if (existsSync(`/proc/self/fd/${fd}`)) return `/proc/self/fd/${fd}`;
-  const [opened, named] = [fstatSync(fd), lstatSync(path)];
-  if (opened.ino !== named.ino || opened.dev !== named.dev)
+  const [of_descriptor, of_path] = [fstatSync(fd), lstatSync(path)];
+  if (of_descriptor.ino !== of_path.ino || of_descriptor.dev !== of_path.dev)
     throw Object.assign(new Error("changed"), { code: "ELOOP" });
   return path;
 }

@@ -48,7 +48,7 @@ export async function createSandboxScratch(
       process.kill("its scratch folder has no space for its input");
       const message = `The plugin's scratch folder has no space for an input of ${bytes.length} bytes.`;
       throw new BackplaneError("launch_failed", message, {
-        fix: "Send a smaller input, or raise sandbox.scratch_bytes.",
+        fix: "Send a smaller input, or raise sandbox.limits.scratch_bytes.",
       });
     },
     read: (file, max_bytes) => confined.readArtifact(name, file, max_bytes),

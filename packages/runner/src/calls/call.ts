@@ -1,9 +1,10 @@
 /**
  * One call through the runner:
  *   waiting (scratch, process, handshake) → sent → [interrupted → grace] → settled
- * A call settles exactly once. An interruption (deadline, cancel, shutdown) decides the outcome: a reply within the
- * grace period only acknowledges it and keeps the process alive. Without a reply the process is killed, and other
- * calls on it end as `crashed`, because a process that ignores a cancel cannot be trusted with any call.
+ * A call settles exactly once. An interruption (deadline, cancel, shutdown) decides the outcome. If the protocol
+ * acknowledges a cancel, a reply within the grace period keeps the process alive; without a reply the process is
+ * killed, and other calls on it end as `crashed`, because a process that ignores a cancel cannot be trusted with any
+ * call.
  */
 import {
   artifactsIn,
@@ -41,7 +42,7 @@ export interface RunnerCallDeps {
   timeouts: RunnerTimeouts;
   limits: RunnerLimits;
   artifacts: ArtifactFiles | null;
-  settle: SettleQueue;
+  settle_queue: SettleQueue;
   log: Logger;
 }
 
@@ -114,7 +115,11 @@ export class RunnerCall implements DialectCall {
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting")
       this.#finish(
-        interruptedAnswer(reason, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
+        interruptedAnswer(
+          reason,
+          this.request,
+          this.#worker && this.#deps.pool.getStartFailure(this.#worker),
+        ),
       );
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[reason])) {
       // Dialects without an acknowledgement end the call inside `cancel`.
@@ -129,7 +134,7 @@ export class RunnerCall implements DialectCall {
   }
 
   /** The files of the process that the result mentions, if the protocol cannot name them as artifacts. */
-  #mentionedFiles(result: Json | null): string[] {
+  #findMentionedFiles(result: Json | null): string[] {
     const scratch = this.#worker?.process.scratch ?? null;
     return scratch === null || this.#dialect.call_scratch !== false ? [] : findScratchPaths(result, scratch);
   }
@@ -249,19 +254,19 @@ export class RunnerCall implements DialectCall {
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
     // Before anything is awaited: the process must not use the call's egress after its answer.
-    if (was_sent) this.#worker!.callAnswered(this);
+    if (was_sent) this.#worker!.recordAnswer(this);
     if (this.#worker !== null && !was_sent) {
       const { refusals, waiting } = this.#worker;
       // The call was never sent. Connections refused while the process started often explain why.
       for (const refusal of refusals.early) this.refused(refusal, waiting > 1);
       if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);
-      else this.#deps.pool.cancelLease(this.#worker);
+      else this.#deps.pool.endLease(this.#worker);
     }
     const one_call_process =
       this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const waits_for_exit = one_call_process || (this.#worker !== null && answer.error?.code === "crashed");
     const has_artifacts = was_sent && artifactsIn(answer.result).length > 0;
-    const mentioned = was_sent && !has_artifacts ? this.#mentionedFiles(answer.result) : [];
+    const mentioned = was_sent && !has_artifacts ? this.#findMentionedFiles(answer.result) : [];
     const refusals = was_sent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;
     if (
       !waits_for_exit &&
@@ -270,7 +275,7 @@ export class RunnerCall implements DialectCall {
       refusals === null &&
       this.#scratch === null
     ) {
-      this.#deps.settle.push(() => this.#settle(answer, was_sent));
+      this.#deps.settle_queue.push(() => this.#settle(answer, was_sent));
     } else {
       this.#finishAsync(answer, was_sent, mentioned, refusals).catch((error: unknown) => {
         this.#deps.log.error({ err: error }, "call did not finish cleanly");
@@ -280,12 +285,12 @@ export class RunnerCall implements DialectCall {
   }
 
   async #finishAsync(
-    first: PluginAnswer,
+    initial: PluginAnswer,
     was_sent: boolean,
     mentioned: readonly string[],
     refusals: Promise<void> | null,
   ): Promise<void> {
-    const { answer, violations } = await finishCall(first, {
+    const { answer, violations } = await finishCall(initial, {
       refusals,
       worker: this.#worker,
       was_sent,

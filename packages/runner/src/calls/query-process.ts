@@ -73,7 +73,7 @@ export async function queryProcess<T>(
     operation?.signal.removeEventListener("abort", cancel);
     stopWatching();
     if (operation?.signal.aborted) pool.abandonLease(worker);
-    else pool.cancelLease(worker);
+    else pool.endLease(worker);
   }
 }
 

@@ -21,7 +21,7 @@ export interface SlotCgroup {
    * Files such as cgroup.procs. A single-threaded process that writes 0 to each of them joins the cgroup, with all its
    * future children.
    */
-  join: readonly string[];
+  join_files: readonly string[];
   /** Synchronous, because its two short reads at the exit of each process would take longer in the thread pool. */
   counters(): CgroupCounters;
   remove(): Promise<void>;

@@ -55,7 +55,7 @@ async function makeSlot(
   }
   return {
     // A single-threaded process that adds itself does not take the lock that all forks on the machine wait for.
-    join: folders.map((folder) => join(folder, "tasks")),
+    join_files: folders.map((folder) => join(folder, "tasks")),
     counters: () => ({
       oom: has("memory")
         ? readCounter(readSyncOrDefault(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")

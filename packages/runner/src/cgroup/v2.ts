@@ -68,7 +68,7 @@ async function limitSlot(folder: string, limits: CgroupLimits): Promise<SlotCgro
   await writeControl(join(folder, "pids.max"), String(limits.max_pids));
   await writeControl(join(folder, "cpu.max"), `${Math.round(limits.cpus * CPU_PERIOD_US)} ${CPU_PERIOD_US}`);
   return {
-    join: [join(folder, "cgroup.procs")],
+    join_files: [join(folder, "cgroup.procs")],
     counters: () => ({
       oom: readCounter(readSyncOrDefault(join(folder, "memory.events"), ""), "oom_kill"),
       pids: readCounter(readSyncOrDefault(join(folder, "pids.events"), ""), "max"),

@@ -12,7 +12,7 @@ import type { Dialect, DialectCall, DialectSession, ProcessLink } from "../ports
 export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
   lifetime: "call",
-  launch_limit: "launch_ms",
+  launch_timeout: "launch_ms",
   unsupportedReason: (request) =>
     request.op === "tool.invoke"
       ? null
@@ -30,7 +30,7 @@ class SideSession implements DialectSession {
     this.#host = new SideHost({
       transport: link.transport,
       limits: link.limits,
-      onViolation: (violation) => link.violation(violation.kind),
+      onViolation: (violation) => link.reportViolation(violation.kind),
     });
   }
 

@@ -29,8 +29,8 @@ export class VaiSession implements DialectSession {
       after: (ms, run) => link.after(ms, run),
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
-      onViolation: (violation) => link.violation(violation.kind, violation.request_id),
-      onFailure: (error) => link.failure(error),
+      onViolation: (violation) => link.reportViolation(violation.kind, violation.request_id),
+      onFailure: (error) => link.reportFailure(error),
     });
   }
 

@@ -58,7 +58,7 @@ export interface EgressSession extends SandboxNetwork {
   attach(listener: EgressListener, server: Server): void;
   /** Records attempts that ended inside the sandbox. For `unlisted` attempts only the number is known. */
   recordDirect(attempt: DirectAttempt | { unlisted: number }): void;
-  /** Pauses all connections while no call is in flight. */
+  /** Pauses all connections while no call is in flight; resumes them if `held` is false. */
   hold(held: boolean): void;
   /** Resets the counts of bytes, connections and refusals for the next invocation. */
   resetCounts(): void;

@@ -67,7 +67,7 @@ export class InlineInstruments {
     return this.#running.size;
   }
 
-  /** Whether the provider is loaded or being loaded, so that a request does not have to load it. */
+  /** Whether the provider is loaded or being loaded; a request then does not have to load it. */
   serves(request: ProcessRequest): boolean {
     return this.#entries.get(dataKey(request))?.key === this.#keyOf(request);
   }
@@ -83,9 +83,8 @@ export class InlineInstruments {
     const call = this.#use(request, async ({ data_dir, plugin }) => {
       if (!this.#running.has(invocation_id)) throw new BackplaneError("cancelled");
       dispatched = true;
-      const cancelled = stopped.then(() => plugin.cancel({ invocationId: invocation_id, reason: "stopped" }));
+      void stopped.then(() => plugin.cancel({ invocationId: invocation_id, reason: "stopped" }));
       const result = await plugin.invoke(invokeParams({ context, id: invocation_id, request }, data_dir));
-      void cancelled;
       return acceptInstrument(result);
     }).catch((error: unknown) => answerFromError(error));
     const answer = await Promise.race([call, stopped]);

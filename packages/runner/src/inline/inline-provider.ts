@@ -27,8 +27,8 @@ export interface ServiceUser {
 
 /** The gateway's models for plugins in its own process. */
 export interface InstrumentServices {
-  cognition(user: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
-  embedding(user: ServiceUser, text: string): Promise<readonly number[]>;
+  requestCognition(user: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
+  requestEmbedding(user: ServiceUser, text: string): Promise<readonly number[]>;
 }
 
 /** Separates plugin code from gateway code in this process, e.g. to check the connections that plugins make. */
@@ -112,9 +112,9 @@ function createContext(
     heftyVersion,
     logger: { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") },
     requestCognition: async (prompt, maxTokens) =>
-      await guard.runAsGateway(() => requireServices().cognition(user, prompt, maxTokens)),
+      await guard.runAsGateway(() => requireServices().requestCognition(user, prompt, maxTokens)),
     requestEmbedding: async (text) =>
-      Float32Array.from(await guard.runAsGateway(() => requireServices().embedding(user, text))),
+      Float32Array.from(await guard.runAsGateway(() => requireServices().requestEmbedding(user, text))),
   };
 }
 

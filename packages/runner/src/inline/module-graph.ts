@@ -18,7 +18,7 @@ import {
 export interface ModuleGraph {
   /** Rejects with whatever the import throws. */
   import(file: string): Promise<Record<string, unknown>>;
-  /** Stops further imports. Loaded modules stay in memory until the process exits. */
+  /** Removes the hooks of this graph. Loaded modules stay in memory until the process exits. */
   close(): void;
 }
 

@@ -29,7 +29,7 @@ import {
 import { ReceivedSecrets } from "./received-secrets.ts";
 
 export interface ModuleHostTimeouts {
-  /** The time from the start of the process to the end of the module's import. */
+  /** Limits the start of the process, and then the import of the module. */
   load_ms: number;
   on_load_ms: number;
   unload_ms: number;
@@ -77,7 +77,7 @@ const TRACE_BYTES = 8_192;
 /** Logged refusals per process; an attacker can cause any number. */
 const LOGGED_REFUSALS = 64;
 
-/** `boundary` is null if the operator disabled the sandbox. */
+/** Without `boundary`, as in tests, plugins run as plain processes. */
 export function createModuleHost(
   options: ModuleHostOptions,
   boundary: HostBoundary | null = null,
@@ -128,7 +128,7 @@ export function createModuleHost(
       const hosted = new HostedPlugin({ deps, timeouts, contexts: live, entry, prepared, secrets });
       running.add(hosted);
       void hosted.gone.then(() => running.delete(hosted));
-      return await hosted.loaded();
+      return await hosted.waitUntilLoaded();
     },
     async close() {
       closed = true;
@@ -223,12 +223,12 @@ class HostedPlugin {
       prepare: async () => prepared.plan,
       request: null,
       notify: () => {},
-      violation: () => {},
+      reportViolation: () => {},
     });
     this.gone = this.process.gone.then(() => prepared.cleanUp());
   }
 
-  async loaded(): Promise<LoadedPlugin> {
+  async waitUntilLoaded(): Promise<LoadedPlugin> {
     const { process } = this;
     await process.ready;
     try {
@@ -271,15 +271,15 @@ class HostedPlugin {
   }
 
   #within<T>(ms: number, label: string, answer: Promise<T>): Promise<T> {
-    const { promise: late, reject } = Promise.withResolvers<never>();
+    const { promise: timeout, reject } = Promise.withResolvers<never>();
     const { deadlines } = this.#deps;
-    const limit = deadlines.set(ms, () => {
+    const deadline = deadlines.set(ms, () => {
       const message = `${this.#entry.name} did not finish ${label} within ${ms} ms, so its process was killed.${this.#describeStderr()}`;
       reject(new BackplaneError("launch_failed", message));
       this.#ending = true;
       this.process.kill(`it did not finish ${label} in time`);
     });
-    return Promise.race([answer, late]).finally(() => deadlines.clear(limit));
+    return Promise.race([answer, timeout]).finally(() => deadlines.clear(deadline));
   }
 
   /** The stack of an uncaught error is on stderr; it becomes the stack of this error. */

@@ -1,7 +1,8 @@
 /**
  * Contexts that the kernel passed to a hosted plugin, by number. A plugin may use the context of an event after the
  * event, so contexts are kept until there are too many. Then the least recently used ones are evicted, except those
- * that a running call uses. An evicted context is rejected, because a substitute could belong to another org.
+ * that a running call uses. An evicted context is rejected, because a substitute could belong to another
+ * organization.
  */
 import { BackplaneError, type ContextRef, type PluginContext } from "@backplane/contract";
 

@@ -55,15 +55,15 @@ export class ModuleSession implements DialectSession {
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
       handle: options.answer,
-      onViolation: (kind) => link.violation(kind),
-      onFailure: (error) => link.failure(error),
+      onViolation: (kind) => link.reportViolation(kind),
+      onFailure: (error) => link.reportFailure(error),
     });
   }
 
   /** Imports the module. Errors that its code throws keep their own stack. */
   async open(): Promise<void> {
     const { entry, describeStderr, load_ms } = this.#options;
-    const { promise: late, reject } = Promise.withResolvers<never>();
+    const { promise: timeout, reject } = Promise.withResolvers<never>();
     const stop = this.#link.after(load_ms, () => {
       const message =
         `The module of ${entry.name} did not finish loading within ${load_ms} ms, so its process was killed. ` +
@@ -71,7 +71,7 @@ export class ModuleSession implements DialectSession {
       reject(new BackplaneError("launch_failed", message));
     });
     try {
-      await Promise.race([this.#load(entry), late]);
+      await Promise.race([this.#load(entry), timeout]);
     } finally {
       stop();
     }

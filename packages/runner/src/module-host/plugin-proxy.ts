@@ -87,8 +87,8 @@ export function proxyTool(
       calls.set(call_id, call);
       signal.addEventListener("abort", cancel, { once: true });
       try {
-        const served = { call_id, as, deadline_at, id, invocation_id, session_id };
-        const answer = explainFailure(session().callHost("tool", { tool, args, call: served }));
+        const call_fields = { call_id, as, deadline_at, id, invocation_id, session_id };
+        const answer = explainFailure(session().callHost("tool", { tool, args, call: call_fields }));
         if (signal.aborted) cancel();
         return await answer;
       } finally {

@@ -1,7 +1,7 @@
 /**
  * Prepares the launch of one hosted plugin. In the sandbox it can read its packages and the host program, write its
- * state, and reach the domains that the operator lists. It is a plain process only if the operator disabled the
- * sandbox; there is no silent fallback.
+ * state, and reach the domains that the operator lists. It runs as a plain process only without a boundary or if the
+ * operator disabled the sandbox; there is no silent fallback.
  */
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
@@ -26,6 +26,7 @@ export interface HostBoundary {
 }
 
 export interface PrepareOptions {
+  /** Null to run plugins as plain processes. */
   boundary: HostBoundary | null;
   /** The host program: its path on the host, and its mounts in the sandbox. */
   host_module: string;

@@ -1,4 +1,4 @@
-/** Secrets that a hosted plugin has received, so that they can be redacted from its stderr and its refusals. */
+/** Remembers the secrets that a hosted plugin has received, to redact them from its stderr and its refusals. */
 import {
   isObject,
   isSecretConfigKey,

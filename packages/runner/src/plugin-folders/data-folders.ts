@@ -9,7 +9,7 @@ import { BackplaneError, diskFault } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
 
 const PART = /^[A-Za-z0-9_][A-Za-z0-9._+-]*$/;
-/** Stands for the project in a call without one, on a binding of the whole org. */
+/** Stands for the project in a call without one, on a binding of the whole organization. */
 const NO_PROJECT = "org";
 const PLUGINS = "plugins";
 /** Plugin ids in Hefty's format have no publisher. The importer adds this prefix, and data folders omit it. */

@@ -13,19 +13,19 @@ const FOLDER_NAME = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
 export class ScratchFolders {
   readonly #root: string;
   readonly #log: Logger;
-  readonly #swept: Promise<void>;
+  readonly #initial_sweep: Promise<void>;
   #processes = 0;
 
   constructor(root: string, log: Logger) {
     this.#root = root;
     this.#log = log;
-    this.#swept = this.#sweep();
+    this.#initial_sweep = this.#sweep();
   }
 
   async make(name: string): Promise<string> {
     if (!FOLDER_NAME.test(name))
       throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder.`);
-    await this.#swept;
+    await this.#initial_sweep;
     const folder = join(this.#root, name);
     await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
       throw diskFault(error, "the gateway's home (scratch)") ?? error;

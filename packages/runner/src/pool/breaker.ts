@@ -41,7 +41,7 @@ export class Breaker {
     this.#clock = clock;
   }
 
-  /** After `launch`, exactly one of succeeded, failed and abandoned must follow. */
+  /** After `launch`, exactly one of recordSuccess, recordFailure and recordAbandoned must follow. */
   checkLaunch(subject: LaunchSubject): LaunchDecision {
     const key = keyOf(subject);
     let record = this.#records.get(key);
@@ -80,14 +80,14 @@ export class Breaker {
     }
   }
 
-  succeeded(subject: LaunchSubject): void {
+  recordSuccess(subject: LaunchSubject): void {
     this.#settle(subject, (record) => {
       record.proven = true;
       record.failures.length = 0;
     });
   }
 
-  failed(subject: LaunchSubject, message: string): void {
+  recordFailure(subject: LaunchSubject, message: string): void {
     this.#settle(subject, (record) => {
       record.proven = false;
       record.failures.push({ at: this.#clock.monotonic(), wall: this.#clock.now() });
@@ -96,7 +96,7 @@ export class Breaker {
   }
 
   /** The gateway abandoned the launch, so it does not count against the plugin. */
-  abandoned(subject: LaunchSubject): void {
+  recordAbandoned(subject: LaunchSubject): void {
     this.#settle(subject, () => {});
   }
 
@@ -108,12 +108,12 @@ export class Breaker {
     }
   }
 
-  lastFailure(subject: LaunchSubject): string | null {
+  getLastFailure(subject: LaunchSubject): string | null {
     const record = this.#records.get(keyOf(subject));
     return record === undefined || record.failures.length === 0 ? null : record.last_error;
   }
 
-  heldBack(): RunnerHealth["held_back"] {
+  listHeldBack(): RunnerHealth["held_back"] {
     const list: RunnerHealth["held_back"] = [];
     for (const record of this.#records.values()) {
       this.#expire(record);
@@ -125,10 +125,10 @@ export class Breaker {
   }
 
   #describeHold(record: LaunchHistory): { failures: number; retry_at: number; last_error: string } {
-    const deciding = record.failures[record.failures.length - MAX_LAUNCHES]!;
+    const deciding_failure = record.failures[record.failures.length - MAX_LAUNCHES]!;
     return {
       failures: record.failures.length,
-      retry_at: deciding.wall + WINDOW_MS,
+      retry_at: deciding_failure.wall + WINDOW_MS,
       last_error: record.last_error,
     };
   }

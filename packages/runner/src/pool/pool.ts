@@ -70,13 +70,13 @@ export class Pool {
     return this.#prewarmed.ready;
   }
 
-  heldBack(): RunnerHealth["held_back"] {
-    return this.#breaker.heldBack();
+  listHeldBack(): RunnerHealth["held_back"] {
+    return this.#breaker.listHeldBack();
   }
 
   /** Why the last start of this process's plugin failed; null if no recent start failed after the last success. */
-  startFailure({ subject }: Worker): string | null {
-    return this.#breaker.lastFailure(subject);
+  getStartFailure({ subject }: Worker): string | null {
+    return this.#breaker.getLastFailure(subject);
   }
 
   /** The resident servers that run as processes. Their memory, with that of their descendants, is measured now. */
@@ -109,7 +109,7 @@ export class Pool {
    * process may read its files at any time, so the check is repeated, but not for each call.
    */
   async check(worker: Worker): Promise<void> {
-    if (worker.verified !== null) await worker.verified;
+    if (worker.verification !== null) await worker.verification;
     if (this.#isFresh(worker)) return;
     const now = this.#deps.clock.monotonic();
     try {
@@ -137,7 +137,7 @@ export class Pool {
     return state === "launching" || state === "ready";
   }
 
-  /** The caller counts as waiting until it cancels the lease or decrements `waiting` before its call starts. */
+  /** The caller counts as waiting until it ends the lease or decrements `waiting` before its call starts. */
   lease(request: ProcessRequest, dialect: Dialect, home: string | null): Worker {
     const { pool_key } = request;
     const env = secretEnvironment(request);
@@ -158,15 +158,16 @@ export class Pool {
     return worker;
   }
 
-  cancelLease(worker: Worker): void {
+  /** Called when the caller no longer needs the process. Kills a one-call process, which nobody else can use. */
+  endLease(worker: Worker): void {
     worker.addWaiting(-1);
-    if (!worker.pooled) worker.process.kill("its call was cancelled");
+    if (!worker.pooled) worker.process.kill("its only caller no longer needs it");
     this.#onUnused(worker);
   }
 
-  /** Cancels the lease of a caller that was cancelled. A process that only this caller waits for is not started. */
+  /** Ends the lease of a caller that was cancelled. A process that only this caller waits for is not started. */
   abandonLease(worker: Worker): void {
-    this.cancelLease(worker);
+    this.endLease(worker);
     if (!worker.unused || worker.process.state !== "launching") return;
     this.#workers.withdraw(worker);
     worker.process.kill("its only caller was cancelled");
@@ -190,7 +191,7 @@ export class Pool {
 
   /** Gives no new calls to the process that uses a data folder; resolves when it has finished its calls and exited. */
   async releaseFolder(folder: string): Promise<void> {
-    const owner = this.#workers.folderOwner(folder);
+    const owner = this.#workers.findFolderOwner(folder);
     if (owner !== undefined) await this.#waitForExit(owner);
   }
 
@@ -208,19 +209,19 @@ export class Pool {
     for (const worker of this.#workers.all) worker.process.kill("the gateway is shutting down");
   }
 
-  async allGone(): Promise<void> {
+  async whenAllGone(): Promise<void> {
     await Promise.all(Array.from(this.#workers.all, (worker) => worker.released));
   }
 
   /** Only sandboxed processes are prewarmed: a plain process needs its scratch folder at launch. */
   #takePrewarmed(request: ProcessRequest, dialect: Dialect): Worker | null {
     if (this.#deps.confinement.boundaryFor(request).sandbox === null) return null;
-    const taken = this.#prewarmed.take(request, dialect);
-    if (taken !== null) {
-      taken.verified = this.#deps.files.open(request.package.digest).then((image) => image.release());
-      taken.verified.catch(() => {});
+    const worker = this.#prewarmed.take(request, dialect);
+    if (worker !== null) {
+      worker.verification = this.#deps.files.open(request.package.digest).then((image) => image.release());
+      worker.verification.catch(() => {});
     }
-    return taken;
+    return worker;
   }
 
   #create(request: ProcessRequest, dialect: Dialect, start: ProcessStart): Worker {
@@ -231,7 +232,7 @@ export class Pool {
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
     // Looked up now: any later user of the folder waits for this process.
-    const previous_owner = folder === null ? undefined : this.#workers.folderOwner(folder);
+    const previous_owner = folder === null ? undefined : this.#workers.findFolderOwner(folder);
     const inline_released = folder === null ? Promise.resolve() : this.#deps.waitForInline(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
       waitUntilAllowed: () => this.#breaker.waitUntilAllowed(subject),
@@ -252,9 +253,9 @@ export class Pool {
       package: { package_id: pkg.package_id, version: manifestVersion(pkg.version) },
       request,
       notify,
-      violation: (_kind, request_id) => worker.recordViolation(request_id),
+      reportViolation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
-      launchStep: (step) => worker.launchReached(step),
+      launchStep: (step) => worker.reportLaunchStep(step),
     });
     const worker = new Worker({
       process,
@@ -272,7 +273,7 @@ export class Pool {
     process.ready.then(
       () => {
         was_ready = true;
-        this.#breaker.succeeded(subject);
+        this.#breaker.recordSuccess(subject);
         this.#onUnused(worker);
         const idle_ms = this.#idleTimeout(dialect, request);
         if (worker.pooled && idle_ms !== null) this.#watchIdle(worker, idle_ms);
@@ -327,27 +328,27 @@ export class Pool {
     const is_inconclusive =
       worker.unusedPrewarmed || (worker.process.pid === undefined && error.code !== "launch_failed");
     if (is_inconclusive || worker.process.abandoned || isSlowStart(error))
-      this.#breaker.abandoned(worker.subject);
-    else this.#breaker.failed(worker.subject, error.message);
+      this.#breaker.recordAbandoned(worker.subject);
+    else this.#breaker.recordFailure(worker.subject, error.message);
   }
 
   async #takeSlot(worker: Worker): Promise<boolean> {
     if (this.#slots.tryTake()) return true;
     this.#evict();
-    const taken = await this.#slots.take((leave) => {
+    const has_slot = await this.#slots.take((leave) => {
       worker.leave_queue = leave;
     });
     worker.leave_queue = null;
-    if (taken && worker.waiting > 0) return true;
+    if (has_slot && worker.waiting > 0) return true;
     this.#workers.withdraw(worker);
-    if (taken) this.#slots.release();
+    if (has_slot) this.#slots.release();
     return false;
   }
 
   /** Frees a slot: stops a prewarmed process, otherwise the pooled one that has been idle the longest. */
   #evict(): void {
     if (this.#prewarmed.evictOne()) return;
-    const oldest = this.#workers.longestIdle();
+    const oldest = this.#workers.findLongestIdle();
     if (oldest !== undefined) this.#stop(oldest, "its slot is needed for another plugin");
   }
 

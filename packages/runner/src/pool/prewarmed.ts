@@ -69,11 +69,11 @@ export class PrewarmedProcesses {
     stock.used_at = this.#deps.clock.monotonic();
     const ready = stock.processes.find(({ worker }) => worker.process.state === "ready");
     // A process that is still starting is ready sooner than a new one.
-    const taken = ready ?? stock.processes.find(({ worker }) => worker.process.pid !== undefined);
-    if (taken !== undefined) stock.processes.splice(stock.processes.indexOf(taken), 1);
+    const chosen = ready ?? stock.processes.find(({ worker }) => worker.process.pid !== undefined);
+    if (chosen !== undefined) stock.processes.splice(stock.processes.indexOf(chosen), 1);
     if (ready === undefined) stock.target = Math.min(stock.target + 1, this.#deps.limits.prewarmed_per_key);
     stock.fill_deadline ??= this.#deps.deadlines.set(FILL_AFTER_MS, () => this.#fill(stock));
-    return taken?.worker ?? null;
+    return chosen?.worker ?? null;
   }
 
   /** Stops processes of old generations of a binding. */

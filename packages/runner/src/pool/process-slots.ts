@@ -5,7 +5,7 @@ export class ProcessSlots {
   readonly #max: number;
   readonly #max_waiting: number;
   readonly #queue = new Set<() => void>();
-  #taken = 0;
+  #used = 0;
 
   constructor(max: number, max_waiting: number) {
     this.#max = max;
@@ -17,13 +17,13 @@ export class ProcessSlots {
   }
 
   get hasFree(): boolean {
-    return this.#taken < this.#max && this.#queue.size === 0;
+    return this.#used < this.#max && this.#queue.size === 0;
   }
 
   /** Takes a free slot without waiting. */
   tryTake(): boolean {
     if (!this.hasFree) return false;
-    this.#taken++;
+    this.#used++;
     return true;
   }
 
@@ -49,7 +49,7 @@ export class ProcessSlots {
 
   release(): void {
     const [next] = this.#queue;
-    if (next === undefined) this.#taken--;
+    if (next === undefined) this.#used--;
     else {
       this.#queue.delete(next);
       next();

@@ -49,7 +49,8 @@ export class WorkerRefusals {
     return this.#early;
   }
 
-  callStarted(call: ActiveCall): void {
+  /** Called when a call starts: assigns the early refusals to it. */
+  assignEarly(call: ActiveCall): void {
     this.#logged = 0;
     for (const refusal of this.#early.splice(0)) call.refused(refusal, this.#served);
     this.#served = true;

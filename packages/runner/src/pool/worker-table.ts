@@ -30,7 +30,7 @@ export class WorkerTable {
   }
 
   /** The newest worker that uses the data folder. */
-  folderOwner(folder: string): Worker | undefined {
+  findFolderOwner(folder: string): Worker | undefined {
     return this.#folder_owners.get(folder);
   }
 
@@ -66,7 +66,7 @@ export class WorkerTable {
     this.#by_key.clear();
   }
 
-  longestIdle(): Worker | undefined {
+  findLongestIdle(): Worker | undefined {
     let oldest: Worker | undefined;
     for (const worker of this.#by_key.values()) {
       if (!worker.idle) continue;

@@ -18,7 +18,7 @@ export interface ActiveCall {
   refused(refusal: Refusal, shared: boolean): void;
   /** The position of the call in the worker's list; set by the worker. */
   index: number;
-  /** Whether the answer is known, so that the rest of the call needs no egress; set by the worker. */
+  /** Whether the answer is known; the rest of the call then needs no egress. Set by the worker. */
   has_answer: boolean;
 }
 
@@ -64,7 +64,7 @@ export class Worker {
   /** Resolves when the process has exited and its resources are released. */
   released: Promise<void>;
   /** A second verification of the package, for a process that was prewarmed. */
-  verified: Promise<unknown> | null = null;
+  verification: Promise<unknown> | null = null;
   /** Time of the last check of its files; null if there was none since the process became ready. */
   checked_at: number | null = null;
   readonly check: () => Promise<void>;
@@ -85,7 +85,7 @@ export class Worker {
     this.released = options.process.gone;
   }
 
-  launchReached(step: LaunchStep): void {
+  reportLaunchStep(step: LaunchStep): void {
     this.#launch_step = step;
     for (const listener of this.#launch_listeners) listener(step);
   }
@@ -116,7 +116,9 @@ export class Worker {
     return !this.resident && this.#unanswered === 0 && this.waiting === 0;
   }
 
-  /** Whether the process has no call and its egress is held, like a prewarmed one, whose start may wait for egress. */
+  /**
+   * Whether no call waits for the process while its egress is held: a start may then fail because it waits for egress.
+   */
   get unusedPrewarmed(): boolean {
     return this.#egress !== null && this.held;
   }
@@ -139,11 +141,11 @@ export class Worker {
     calls.push(call);
     this.#unanswered++;
     this.#egress?.resetCounts();
-    this.refusals.callStarted(call);
+    this.refusals.assignEarly(call);
     this.#updateHold();
   }
 
-  callAnswered(call: ActiveCall): void {
+  recordAnswer(call: ActiveCall): void {
     if (call.has_answer || this.calls[call.index] !== call) return;
     call.has_answer = true;
     this.#unanswered--;
@@ -157,7 +159,7 @@ export class Worker {
   endCall(call: ActiveCall): boolean {
     const { calls } = this;
     if (calls[call.index] !== call) return false;
-    this.callAnswered(call);
+    this.recordAnswer(call);
     const last = calls.pop()!;
     if (last !== call) {
       calls[call.index] = last;

@@ -24,8 +24,8 @@ export interface Dialect {
   readonly resident?: boolean;
   /** How long a resident server may be idle before it is stopped. If absent or null, it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
-  /** The timeout for starting the program; start_ms if absent. */
-  readonly launch_limit?: keyof RunnerTimeouts;
+  /** The name of the timeout for starting the program; start_ms if absent. */
+  readonly launch_timeout?: keyof RunnerTimeouts;
   /** False if the protocol cannot name a scratch folder per call; then only the process has one. */
   readonly call_scratch?: false;
   /** True if a plugin has a persistent data folder per organization and project, used by one process at a time. */
@@ -93,11 +93,11 @@ export interface ProcessLink {
   timeouts: RunnerTimeouts;
   limits: RunnerLimits;
   /** Reports a protocol violation that does not change an outcome. */
-  violation(kind: string, request_id?: string): void;
+  reportViolation(kind: string, request_id?: string): void;
   /** Reports skipped output that is not a message. It is kept with stderr for the diagnosis. */
-  strayOutput?(text: string): void;
+  reportStrayOutput?(text: string): void;
   /** Reports that the connection to this process is lost; all calls in flight have already failed. */
-  failure(error: BackplaneError): void;
+  reportFailure(error: BackplaneError): void;
   /** The request that started the process, with config and secrets of the binding. Null for a kernel plugin. */
   request: ProcessRequest | null;
   /** The data folder, as the process sees it; null if the dialect has none. */

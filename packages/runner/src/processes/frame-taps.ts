@@ -100,7 +100,7 @@ export class FrameTap {
     };
   }
 
-  stderr(chunk: Uint8Array): void {
+  showStderr(chunk: Uint8Array): void {
     const text = Buffer.from(chunk).toString("utf8");
     this.#show("plugin", "stderr", this.#redactor?.excerpt(text) ?? text);
   }

@@ -1,7 +1,7 @@
 /**
  * Starts one plugin process without a shell, in its own session and process group, with a minimal environment and
- * pipes on all standard streams, inside a sandbox if the plan has one. Only a kill of its process tree or its sandbox
- * also reaches all descendants.
+ * pipes on all standard streams, inside a sandbox if the plan has one. A signal to the process group does not reach all
+ * descendants; a kill of the process tree or of the sandbox does.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { realpath } from "node:fs/promises";

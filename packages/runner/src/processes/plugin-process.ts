@@ -59,7 +59,7 @@ export interface ProcessSpec {
   /** Called when the launch reaches a step. The first one, `prepare`, is not reported. */
   launchStep?: (step: LaunchStep) => void;
   /** Called for a protocol violation. Without a request id its call is unknown. */
-  violation(kind: string, request_id: string | undefined): void;
+  reportViolation(kind: string, request_id: string | undefined): void;
 }
 
 /** How long a process that closed its output may take to be reaped, and a dead one to close its pipes. */
@@ -170,13 +170,13 @@ export class PluginProcess implements PluginInstance {
 
   async #launch(plan: LaunchPlan): Promise<LaunchedProcess> {
     const { deadlines, environment, timeouts, trees, watchdog } = this.#deps;
-    const limit_ms = timeouts[this.#spec.dialect.launch_limit ?? "start_ms"];
+    const limit_ms = timeouts[this.#spec.dialect.launch_timeout ?? "start_ms"];
     let timed_out = false;
     const started = launch(plan, environment, watchdog, trees).then((launched) => {
       if (timed_out) this.#discard(launched);
       return launched;
     });
-    const limit = new Promise<never>((_, reject) => {
+    const timeout = new Promise<never>((_, reject) => {
       // There is no process to sample yet, and the delay is not the plugin's fault.
       const stop = setOwnTimeDeadline(deadlines, null, limit_ms, () => {
         timed_out = true;
@@ -186,7 +186,7 @@ export class PluginProcess implements PluginInstance {
       });
       void started.catch(() => {}).finally(stop);
     });
-    return await Promise.race([started, limit]);
+    return await Promise.race([started, timeout]);
   }
 
   #discard(launched: LaunchedProcess): void {
@@ -203,7 +203,7 @@ export class PluginProcess implements PluginInstance {
     const { child, pid } = launched;
     child.stderr.on("data", (chunk: Buffer) => {
       this.stderr.append(chunk);
-      this.#tap?.stderr(chunk);
+      this.#tap?.showStderr(chunk);
     });
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
@@ -242,9 +242,9 @@ export class PluginProcess implements PluginInstance {
       host,
       timeouts,
       limits,
-      violation: (kind, request_id) => this.#countViolation(kind, request_id),
-      strayOutput: (text) => this.stderr.append(Buffer.from(`${STRAY_PREFIX}${text}\n`)),
-      failure: (error) => this.#handleFailure(error),
+      reportViolation: (kind, request_id) => this.#countViolation(kind, request_id),
+      reportStrayOutput: (text) => this.stderr.append(Buffer.from(`${STRAY_PREFIX}${text}\n`)),
+      reportFailure: (error) => this.#handleFailure(error),
       request: this.#spec.request,
       data_dir: plan.data_dir ?? null,
       notify: (method, params) => this.#spec.notify(method, params),
@@ -262,7 +262,7 @@ export class PluginProcess implements PluginInstance {
       this.#deps.log.warn({ ...this.#spec.package, kind }, "plugin violates its protocol");
     }
     if (this.#violations === MAX_VIOLATIONS) this.#kill("it violated its protocol too often");
-    this.#spec.violation(kind, request_id);
+    this.#spec.reportViolation(kind, request_id);
   }
 
   /** The session ended. A closed pipe usually means an exit whose status has not arrived yet. */

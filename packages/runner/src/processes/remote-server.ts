@@ -97,13 +97,13 @@ export class RemoteServer implements PluginInstance {
       host,
       timeouts,
       limits,
-      violation: (kind, request_id) => {
+      reportViolation: (kind, request_id) => {
         this.#violations++;
         if (this.#violations === 1) log.warn({ ...this.#spec.package, kind }, "server violates its protocol");
         if (this.#violations === MAX_VIOLATIONS) this.#kill("it violated its protocol too often");
-        this.#spec.violation(kind, request_id);
+        this.#spec.reportViolation(kind, request_id);
       },
-      failure: (error) => {
+      reportFailure: (error) => {
         this.failure = error;
         this.#kill(error.message);
       },

@@ -1,4 +1,7 @@
-/** Resident memory of a process and its descendants, without mapped files; 0 where the kernel does not report it. */
+/**
+ * Resident memory of a process and of the descendants that main threads started, without mapped files; 0 where the
+ * kernel does not report it.
+ */
 import { readFile } from "node:fs/promises";
 
 /** Bounds the walk through a tree that grows at the same time. */

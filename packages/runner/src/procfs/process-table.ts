@@ -14,7 +14,7 @@ export interface ProcessRow {
   /** The same time of its children that have exited and were waited for. */
   reaped_ticks: number;
   /** Start time in clock ticks since boot. */
-  started: number;
+  start_ticks: number;
 }
 
 /** Low, because the reads share the thread pool with the rest of the gateway. */
@@ -40,7 +40,7 @@ export function parseStat(text: string): ProcessRow | null {
     session: number(3),
     cpu_ticks: number(11) + number(12),
     reaped_ticks: number(13) + number(14),
-    started: number(19),
+    start_ticks: number(19),
   };
 }
 

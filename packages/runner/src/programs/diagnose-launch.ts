@@ -45,8 +45,8 @@ export async function explainUnresolved(
 }
 
 /**
- * Why the kernel cannot execute a program of this format; null for a native program, a script, and a file that cannot be
- * read or executed.
+ * Why the kernel cannot execute a program of this format; null for a native program, a script, and a file that cannot
+ * be read or executed.
  */
 export async function explainUnsupportedFormat(
   entry: Extract<Entrypoint, { found: true }>,
@@ -90,7 +90,7 @@ export async function explainSpawn(
 /** Marks lines of stdout among those of stderr. */
 export const STRAY_PREFIX = "[stdout] ";
 
-/** Why a started process exited, or wrote something else, before its handshake. */
+/** Why a started process did not complete its handshake: it exited, wrote something else, or sent nothing. */
 export async function explainEarlyExit(
   entry: Extract<Entrypoint, { found: true }>,
   options: { exit: ExitStatus | null; stderr: string; stray_output?: string | undefined },
@@ -179,7 +179,7 @@ async function describeMissing(program: string, environment: LaunchEnvironment):
   const documented = environment.interpreters.path.join(":");
   const elsewhere = await findElsewhere(program, environment.interpreters.path, environment.host_paths);
   if (elsewhere === null) return `is not on ${documented}. Install it there, or add it to the package.`;
-  return `is not on ${documented}, the only folders in which a plugin's program is looked up. It exists at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
+  return `is not on ${documented}, the only folders of this machine in which a plugin's program is looked up. It exists at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
 }
 
 /**
@@ -208,7 +208,7 @@ async function findElsewhere(
   return null;
 }
 
-/** Hints for common error messages. */
+/** Returns a hint for a common error message on stderr or for exit code 127; null if there is none. */
 async function findHint(
   entry: Extract<Entrypoint, { found: true }>,
   options: { exit: ExitStatus | null; stderr: string },

@@ -49,7 +49,7 @@ const NO_GUARD: InlineGuard = { runAsPlugin: (_who, work) => work(), runAsGatewa
 
 /** The kernel's runner, and the host of kernel plugins in the same sandbox. */
 export interface ProcessRunner extends Runner {
-  /** Must be closed before the runner. */
+  /** Creates a host for kernel plugins. Close it before the runner. */
   moduleHost(options: ModuleHostOptions): ModuleHost;
   readonly installScripts: InstallScripts;
   readonly sourceBuilds: SourceBuilds;
@@ -117,7 +117,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     timeouts,
     limits,
     artifacts: options.artifacts ?? null,
-    settle: new SettleQueue(clock),
+    settle_queue: new SettleQueue(clock),
     log,
   };
   const inline = new InlineInstruments({
@@ -264,7 +264,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       processes: pool.size,
       prewarmed: pool.prewarmed,
       running: running.size + inline.running,
-      held_back: pool.heldBack(),
+      held_back: pool.listHeldBack(),
       sandbox: confinement.status(),
     }),
 

@@ -12,7 +12,7 @@ export interface RunnerOptions {
   /** Stores files that answers refer to. Without this option such answers are refused. */
   artifacts?: ArtifactFiles;
   clock: Clock;
-  /** A folder for the runner alone. Files of an earlier run in it are removed. */
+  /** A folder for the runner alone. Scratch folders of an earlier runner in it are removed. */
   scratch_root: string;
   host: { name: string; version: string };
   timeouts?: Partial<RunnerTimeouts>;

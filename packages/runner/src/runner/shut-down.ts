@@ -39,7 +39,7 @@ export async function shutDown(deps: ShutDownDeps, grace_ms: number): Promise<vo
   const timed_out = new Promise<void>((resolve) => {
     exit_timeout = deadlines.set(grace_ms + EXIT_TIMEOUT_MS, resolve);
   });
-  await Promise.race([Promise.all([pool.allGone(), inline_closed]), timed_out]);
+  await Promise.race([Promise.all([pool.whenAllGone(), inline_closed]), timed_out]);
   deadlines.clear(grace_end);
   deadlines.clear(exit_timeout);
   await confinement.close();

@@ -25,7 +25,7 @@ export interface Confinement {
 }
 
 const DISABLED =
-  "The sandbox of this gateway is disabled, so isolated exports cannot run. Enable it, or let an admin lower the class with `backplane binding set ID --class worker`.";
+  "The sandbox of this gateway is disabled, so isolated exports, builds and install scripts cannot run. Enable it, or let an admin lower the class of an export with `backplane binding set ID --class worker`.";
 
 /** Without options the sandbox is disabled. */
 export function createConfinement(options: SandboxOptions | null): Confinement {

@@ -99,7 +99,7 @@ export class ControlChannel {
   }
 
   /** Resolves when everything that was refused until now has been reported. */
-  async trace(): Promise<void> {
+  async requestTrace(): Promise<void> {
     await this.#send("trace\n");
   }
 

@@ -56,8 +56,8 @@ export function determineExitCause(
   if ((counted?.oom ?? 0) > 0) {
     return exitCause("oom", `It exceeded its memory limit of ${Math.floor(limits.memory_bytes / MIB)} MiB.`);
   }
-  const spent = (report?.cpu_ms ?? 0) >= limits.cpu_seconds * 1000;
-  if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && spent)) {
+  const used_all_cpu_time = (report?.cpu_ms ?? 0) >= limits.cpu_seconds * 1000;
+  if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && used_all_cpu_time)) {
     return exitCause("cpu", `It exceeded its limit of ${limits.cpu_seconds} s of CPU time.`);
   }
   if (report?.kept_full) return exitCause("disk", describeFullFolder(limits), "kept_bytes");

@@ -115,8 +115,8 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     throw error;
   }
   const { child, control } = spawned;
-  const received = egress === null ? Promise.resolve() : receiveListeners(child, egress);
-  received.catch(() => {});
+  const listeners_received = egress === null ? Promise.resolve() : receiveListeners(child, egress);
+  listeners_received.catch(() => {});
   let timed_out = false;
   let traffic: TrafficCounter | null = null;
   control.onRefused((attempt) => egress?.recordDirect(attempt));
@@ -139,7 +139,9 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   control.onEnded(() => closeAfterOutput(spawned));
   const timer = setTimeout(entry.kill, START_MS * loadPerProcessor());
   const start = await control.started;
-  const listener_error = start.started ? await received.then(toNull, (error: unknown) => error) : null;
+  const listener_error = start.started
+    ? await listeners_received.then(toNull, (error: unknown) => error)
+    : null;
   clearTimeout(timer);
   parts.prepared.refill();
   const failStart = async (reason: () => unknown): Promise<never> => {
@@ -153,7 +155,8 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     await failStart(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
   if (listener_error !== null) await failStart(() => listener_error);
   if (!parts.tools.copies.verify(own_files)) await failStart(ownFilesChanged);
-  let reported: string | null = null;
+  /** The traffic counter at the last report of refused connections. */
+  let reported_counter: string | null = null;
   return {
     child,
     pid: spawned.pid,
@@ -163,10 +166,10 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
       // The counter is opened at the first answer. With bwrap there is none: its outer process has another network.
       if (prepared.staged !== null && child.exitCode === null && child.signalCode === null)
         traffic ??= openTrafficCounter(spawned.pid);
-      const counter = traffic?.counter() ?? null;
-      if (control.untraced !== null || (counter !== null && counter === reported)) return null;
-      return control.trace().then(() => {
-        reported = counter;
+      const counter = traffic?.read() ?? null;
+      if (control.untraced !== null || (counter !== null && counter === reported_counter)) return null;
+      return control.requestTrace().then(() => {
+        reported_counter = counter;
       });
     },
     makeScratch: async (name) => (await control.sendFolderCommand("make", name)) === 0,

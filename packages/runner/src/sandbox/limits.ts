@@ -1,4 +1,7 @@
-/** Limits of one sandboxed process and its descendants together. Operators can change them; plugins cannot. */
+/**
+ * Limits of one sandboxed process with its descendants. Operators can change them; plugins cannot. The kernel applies
+ * `open_files` and `cpu_seconds` to each of these processes and, without cgroups, `memory_bytes` as well.
+ */
 export interface SandboxLimits {
   /** Memory, including scratch, which is a tmpfs. */
   memory_bytes: number;

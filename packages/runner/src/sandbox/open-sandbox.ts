@@ -12,7 +12,7 @@ import {
   type SandboxOptions,
   type SandboxParts,
 } from "./sandbox-parts.ts";
-import { selfTest } from "./self-test.ts";
+import { runSelfTest } from "./self-test.ts";
 import { type SandboxCheck, type SandboxStatus, statusOf } from "./status.ts";
 
 const ATTEMPTS = 3;
@@ -73,7 +73,7 @@ async function attempt(options: SandboxOptions, backend: SandboxBackend): Promis
   const closers: (() => Promise<void>)[] = [];
   try {
     const parts = await openSandboxParts(options, backend, checks, closers);
-    await selfTest(parts, checks);
+    await runSelfTest(parts, checks);
     return { parts, checks, closers };
   } catch (error) {
     const { message, fix } = error as BackplaneError;
@@ -84,7 +84,7 @@ async function attempt(options: SandboxOptions, backend: SandboxBackend): Promis
 }
 
 /** For `backplane doctor`: opens the sandbox, reads its status and closes it. */
-export async function sandboxStatus(options: SandboxOptions): Promise<SandboxStatus> {
+export async function readSandboxStatus(options: SandboxOptions): Promise<SandboxStatus> {
   const sandbox = await openSandbox(options);
   await sandbox.close();
   return sandbox.status;

@@ -20,7 +20,7 @@ export const INSIDE = {
   host: "/sandbox/host",
 } as const;
 
-/** The id of the plugin's user inside the sandbox. Outside, the same user has the id of the slot's user. */
+/** The id of the plugin's user inside the sandbox. Outside, that user is the slot's or, without root, the gateway's. */
 export const INSIDE_UID = 1000;
 
 const NO_HOME = "/nonexistent";
@@ -78,9 +78,7 @@ export interface SandboxRequest {
   image?: SandboxImage;
   /** Added by the dialect: a host program, the plugin's data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
-  /**
-   * The mount point of the package, at or below /plugin, together with its siblings. The default is /plugin.
-   */
+  /** The mount point of the package: /plugin if absent, otherwise a folder below it. */
   folder_at?: string;
   links?: readonly { path: string; target: string }[];
   /** Folders that appear empty in the sandbox. */

@@ -1,7 +1,7 @@
 /**
  * Slots with processes that were started ahead of the next launches, because forking the gateway, joining cgroups
  * and creating namespaces takes milliseconds (benchmark sandbox.cold). One is kept ready, and more after a burst. bwrap
- * needs the whole plan at its start, so nothing is prepared for it.
+ * needs the whole plan at its start, so only the slot is prepared for it.
  */
 import type { SandboxLimits } from "./limits.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";

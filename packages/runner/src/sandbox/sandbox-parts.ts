@@ -122,7 +122,7 @@ export async function openSandboxParts(
   const prepared = new PreparedSlots(slots, limits, tools, ({ index, cgroup }) => {
     if (bwrap !== null) return null;
     const [uid, gid] = root ? [FIRST_UID + index, FIRST_UID + index] : [process.getuid!(), process.getgid!()];
-    return { uid, gid, init, join: cgroup?.join ?? [] };
+    return { uid, gid, init, join_files: cgroup?.join_files ?? [] };
   });
   const package_limits = new Map(
     Object.entries(options.package_limits ?? {}).map(([id, overrides]) => [id, { ...limits, ...overrides }]),

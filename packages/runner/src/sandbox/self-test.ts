@@ -34,7 +34,7 @@ const GRANT: Grant = {
 };
 
 /** Launches one process in the same way as a plugin and reads its status from the kernel. */
-export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Promise<void> {
+export async function runSelfTest(parts: SandboxParts, checks: SandboxCheck[]): Promise<void> {
   const probe = await launchConfined(parts, {
     grant: GRANT,
     egress: createEgress({ clock: CLOCK }).open({ grant: GRANT }),
@@ -60,7 +60,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
     ...(untraced === null ? {} : { fix: "Give the gateway the capability CAP_NET_RAW." }),
   });
   checks.push({
-    name: "trial",
+    name: "self-test",
     ok: true,
     message:
       "own user, mount, pid, network, ipc and uts namespaces, egress, no capabilities, system-call filter",

@@ -74,8 +74,8 @@ export class SlotTable {
   async #make(limits: SandboxLimits): Promise<Slot> {
     const index = this.#next++;
     const { cpus, memory_bytes, processes } = limits;
-    const enforced = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
-    const cgroup = (await this.#cgroups?.make(`slot-${index}`, enforced)) ?? null;
+    const cgroup_limits = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
+    const cgroup = (await this.#cgroups?.make(`slot-${index}`, cgroup_limits)) ?? null;
     const slot: Slot = {
       index,
       cgroup,

@@ -34,7 +34,7 @@ export interface SpawnedProcess {
   /** Error output of sandbox-init and bwrap, for a failed start. */
   errorOutput(): string;
   kill(): void;
-  /** Whether the process keeps the gateway alive; a prepared one does not. */
+  /** Sets whether the process keeps the gateway alive; a prepared one does not. */
   keepAlive(on: boolean): void;
 }
 

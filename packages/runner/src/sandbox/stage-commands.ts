@@ -10,11 +10,11 @@ export interface Stage {
   gid: number;
   init: string;
   /** cgroup files that the process joins first, by writing 0 to each. */
-  join: readonly string[];
+  join_files: readonly string[];
 }
 
-export function stageCommandLine({ uid, gid, init, join }: Stage): string[] {
-  return [init, "stage", String(uid), String(gid), ...join];
+export function stageCommandLine({ uid, gid, init, join_files }: Stage): string[] {
+  return [init, "stage", String(uid), String(gid), ...join_files];
 }
 
 export function stageCommands(plan: SandboxPlan): string[] {

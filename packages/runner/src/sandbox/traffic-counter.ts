@@ -6,7 +6,7 @@ import { closeSync, openSync, readSync } from "node:fs";
 
 export interface TrafficCounter {
   /** Changes with every packet. Null if it cannot be read. */
-  counter(): string | null;
+  read(): string | null;
   /** An open counter keeps the network namespace alive. */
   close(): void;
 }
@@ -16,7 +16,7 @@ export function openTrafficCounter(pid: number): TrafficCounter {
   const bytes = Buffer.allocUnsafe(1_024);
   let fd = openOrNull(`/proc/${pid}/net/dev`);
   return {
-    counter: () => {
+    read: () => {
       try {
         return fd === null ? null : bytes.toString("latin1", 0, readSync(fd, bytes, 0, bytes.length, 0));
       } catch {

@@ -11,7 +11,7 @@ import { createRedactor, type InvocationContext, type Json, TOKEN_PREFIX_SOURCE 
 export const GATEWAY_TOKEN = new RegExp(`${TOKEN_PREFIX_SOURCE}[A-Za-z0-9_.-]+`, "gi");
 
 export interface CallRedactor {
-  /** False if there is nothing to redact, so that callers can skip the work. */
+  /** False if there is nothing to redact; callers then skip the work. */
   readonly active: boolean;
   text(value: string): string;
   json<T extends Json>(value: T): T;

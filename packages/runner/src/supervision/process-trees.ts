@@ -40,7 +40,7 @@ export class ProcessTree {
   readonly #cgroups: TrackingCgroups | null;
   readonly #log: Logger;
   #pid = 0;
-  #started = 0;
+  #start_ticks = 0;
   #joined: Promise<void> = Promise.resolve();
   #sweep: Promise<void> | null = null;
 
@@ -61,8 +61,8 @@ export class ProcessTree {
   /** Must be called in the same tick as the spawn. */
   track(pid: number): void {
     this.#pid = pid;
-    this.#started = readProcess(pid)?.started ?? 0;
-    if (this.#cgroups !== null) this.#joined = this.#cgroups.add(this.mark, pid, this.#started);
+    this.#start_ticks = readProcess(pid)?.start_ticks ?? 0;
+    if (this.#cgroups !== null) this.#joined = this.#cgroups.add(this.mark, pid, this.#start_ticks);
   }
 
   /** Sends SIGKILL to the group immediately, and to descendants outside it when they are found. */
@@ -100,10 +100,10 @@ export class ProcessTree {
   async #find(): Promise<Set<number>> {
     await this.#joined;
     const rows = (await readProcesses()).filter(
-      ({ pid, started }) => started >= this.#started && pid !== process.pid,
+      ({ pid, start_ticks }) => start_ticks >= this.#start_ticks && pid !== process.pid,
     );
     const marked = await findByEnvironment(rows, `${MARK_VARIABLE}=${this.mark}`);
-    const members = this.#cgroups?.members(this.mark) ?? [];
+    const members = this.#cgroups?.listMembers(this.mark) ?? [];
     const living = new Set(rows.map(({ pid }) => pid));
     return withDescendants(rows, [...marked, ...members.filter((pid) => living.has(pid))]);
   }

@@ -31,7 +31,7 @@ export class TrackingCgroups {
    * Resolves when the process is a member or has exited. Existing children are not moved. The kernel waits for all
    * processors before it moves a process, which takes 6 to 30 ms, so a thread does it; the write starts in this tick.
    */
-  async add(name: string, pid: number, started: number): Promise<void> {
+  async add(name: string, pid: number, start_ticks: number): Promise<void> {
     try {
       mkdirSync(join(this.#folder, name), { mode: 0o755 });
     } catch {
@@ -46,7 +46,7 @@ export class TrackingCgroups {
       }
       // If the process exited in the meantime, the pid may belong to another process, which must not be killed.
       const moved = readProcess(pid);
-      if (moved !== null && moved.started !== started) {
+      if (moved !== null && moved.start_ticks !== start_ticks) {
         writeFileSync(join(dirname(this.#folder), "cgroup.procs"), String(pid));
       }
     } catch {
@@ -54,7 +54,7 @@ export class TrackingCgroups {
     }
   }
 
-  members(name: string): number[] {
+  listMembers(name: string): number[] {
     try {
       const text = readFileSync(join(this.#folder, name, "cgroup.procs"), "utf8");
       return text

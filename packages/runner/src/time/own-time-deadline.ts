@@ -8,8 +8,8 @@ const MIN_INTERVAL_MS = 5;
 const MAX_INTERVAL_MS = 250;
 
 /**
- * Calls `run` once, unless the returned function is called first. With `pid` null only the load of the machine
- * counts.
+ * Calls `run` once, unless the returned function is called first. With `pid` null all wall time counts, divided by the
+ * load of the machine.
  */
 export function setOwnTimeDeadline(
   deadlines: Deadlines,

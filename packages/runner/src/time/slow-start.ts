@@ -7,16 +7,16 @@ const WHY: Record<Exclude<TimeBudgetVerdict, "idle">, string> = {
   starved: "The machine is too busy to run it.",
 };
 
-/** Converts the error of a failed start; `late` is the verdict of the time limit that ended it, null if none did. */
-export function asSlowStart(error: BackplaneError, late: TimeBudgetVerdict | null): BackplaneError {
-  if (late === null) return error;
+/** Converts the error of a failed start; `verdict` is that of the time limit that ended it, null if none did. */
+export function asSlowStart(error: BackplaneError, verdict: TimeBudgetVerdict | null): BackplaneError {
+  if (verdict === null) return error;
   const details = { ...error.details, slow_start: true };
   // A process that only waited failed its handshake regardless of the load; `launch_failed` has its own diagnosis.
-  if (late === "idle" || error.code === "launch_failed") {
+  if (verdict === "idle" || error.code === "launch_failed") {
     const { code, fix, message } = error;
     return new BackplaneError(code, message, { details, fix, retryable: true, cause: error });
   }
-  return new BackplaneError("slow_start", `${error.message} ${WHY[late]}`, { details, cause: error });
+  return new BackplaneError("slow_start", `${error.message} ${WHY[verdict]}`, { details, cause: error });
 }
 
 export function isSlowStart(error: Pick<BackplaneError, "details">): boolean {

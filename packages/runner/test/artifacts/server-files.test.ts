@@ -10,7 +10,7 @@ import { findScratchPaths } from "../../src/artifacts/collect-server-files.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import type { RequestChange } from "../support/request.ts";
 import { createTestRunner, type TestRunner } from "../support/runner.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
 const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
@@ -185,7 +185,7 @@ verifies("server.files", "stores files from the temporary folder of a server wit
 
 test("does not store files of the host for a server without a sandbox", async () => {
   const { callFiles, stored, test_runner } = createServerFilesRunner({}, createTestRunner);
-  const outside = join(emptyFolder(), "secret.txt");
+  const outside = join(createEmptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
   await callFiles({ answer: textResult("started") }, { class: "worker" });
   const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openCgroups, parseCgroupMounts, parseOwnCgroups } from "../../src/cgroup/open-cgroups.ts";
 import { openCgroupsV2 } from "../../src/cgroup/v2.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 const LIMITS = { memory_bytes: 512 * 1024 * 1024, max_pids: 130, cpus: 2 };
 
@@ -35,7 +35,7 @@ function createCgroupFolder(folder: string, offered: string, delegated: string):
 }
 
 test("does not open version 2 cgroups without a parent that delegates memory and pids", async () => {
-  const mount = emptyFolder();
+  const mount = createEmptyFolder();
   createCgroupFolder(mount, "cpu io", "cpu");
   createCgroupFolder(join(mount, "a"), "memory", "");
   expect(await openCgroupsV2(mount, join(mount, "a"), "ours")).toBeNull();
@@ -43,7 +43,7 @@ test("does not open version 2 cgroups without a parent that delegates memory and
 });
 
 test("sets version 2 limits below the nearest delegating parent and reads counters from the events of the slot", async () => {
-  const mount = emptyFolder();
+  const mount = createEmptyFolder();
   createCgroupFolder(mount, "cpu memory pids", "cpu memory pids");
   createCgroupFolder(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
   // The gateway's own cgroup has processes, so the kernel does not let it delegate controllers.
@@ -59,7 +59,7 @@ test("sets version 2 limits below the nearest delegating parent and reads counte
   expect(cgroups!.folders).toEqual([join(mount, "system.slice/ours")]);
   const slot = await cgroups!.make("slot-0", { ...LIMITS, max_pids: 12, cpus: 0.5 });
   const folder = join(mount, "system.slice/ours/slot-0");
-  expect(slot.join).toEqual([join(folder, "cgroup.procs")]);
+  expect(slot.join_files).toEqual([join(folder, "cgroup.procs")]);
   expect(files.map((name) => readFileSync(join(folder, name), "utf8"))).toEqual([
     String(LIMITS.memory_bytes),
     "0",
@@ -80,7 +80,7 @@ test("sets the memory limit and reads counters with this machine's kernel", asyn
   expect(cgroups.controllers).toEqual(expect.arrayContaining(["memory", "pids"]));
   const slot = await cgroups.make("slot-0", LIMITS);
   expect(slot.counters()).toEqual({ oom: 0, pids: 0 });
-  const memory = slot.join
+  const memory = slot.join_files
     .map((file) => join(file, ".."))
     .map((folder) =>
       ["memory.limit_in_bytes", "memory.max"]

@@ -19,7 +19,7 @@ test.runIf(process.getuid!() === 0)(
     onTestFinished(() => {
       for (const child of [inside, outside]) child.kill("SIGKILL");
     });
-    for (const file of slot.join) writeFileSync(file, String(inside.pid));
+    for (const file of slot.join_files) writeFileSync(file, String(inside.pid));
     const ended = once(inside, "exit");
     await janitor.close();
     expect(await ended).toEqual([null, "SIGKILL"]);

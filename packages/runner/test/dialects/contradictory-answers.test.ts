@@ -76,11 +76,11 @@ const rpcCases = (result: JsonObject) =>
   });
 const rpcWrongIds = (result: JsonObject) =>
   cases({
-    "a result for null": { ...RPC, id: null, result },
+    "a result with a null id": { ...RPC, id: null, result },
     "a result without an id": { jsonrpc: "2.0", result },
-    "a result for a list": { ...RPC, id: ["$id"], result },
-    "a result for true": { ...RPC, id: true, result },
-    "a result for another string id": { ...RPC, id: "request-$id", result },
+    "a result with a list as id": { ...RPC, id: ["$id"], result },
+    "a result with true as id": { ...RPC, id: true, result },
+    "a result with another string as id": { ...RPC, id: "request-$id", result },
   });
 const INSTRUMENT_RESULT = { status: "Success", data: { stdout: "done", stderr: "" } };
 const INSTRUMENT_CASES = [
@@ -242,7 +242,7 @@ describe("hefty.jsonrpc", () => {
       const test_runner = createTestRunner({ data_root: createDataRoot() });
       const list = [
         ...rpcWrongIds(INSTRUMENT_RESULT),
-        ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
+        ...cases({ "an error with a null id": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
       await checkAll(list, (reply_case) =>
         expectProcessReplaced(test_runner, inOwnProject(reply_case), reply_case.message),

@@ -60,7 +60,7 @@ verifies(
   },
 );
 
-test("converts output of every shape to a tool result", async () => {
+test("converts output that is text, and missing output, to a tool result", async () => {
   const test_runner = createTestRunner();
   expect((await test_runner.run(side("text"))).result).toEqual({
     content: [{ type: "text", text: "plain words" }],
@@ -207,13 +207,13 @@ verifies(
     const between = await test_runner.run(side("dies-after-handshake"));
     expect(between.error).toMatchObject({ code: "crashed", details: { exit_code: 9 } });
     expect(between.error?.message).toContain("cannot go on");
-    const late = await test_runner.run(side("dies-on-request"));
-    expect(late).toMatchObject({
+    const after_request = await test_runner.run(side("dies-on-request"));
+    expect(after_request).toMatchObject({
       error: { code: "crashed", details: { exit_code: 7 } },
       stderr_tail: "boom\n",
       dispatched: true,
     });
-    expect(late.error?.message).toContain("boom");
+    expect(after_request.error?.message).toContain("boom");
     expect((await test_runner.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
   },
 );

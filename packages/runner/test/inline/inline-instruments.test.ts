@@ -39,11 +39,11 @@ function createInlineRunner(): InlineRunner {
     data_root,
     programs: { instruments: host },
     services: {
-      async cognition(service_user, prompt, max_tokens) {
+      async requestCognition(service_user, prompt, max_tokens) {
         requests.push([service_user, prompt, max_tokens]);
         return "short";
       },
-      async embedding(service_user, text) {
+      async requestEmbedding(service_user, text) {
         requests.push([service_user, text]);
         return [0.5, 0.25];
       },
@@ -158,7 +158,7 @@ test("initializes a new provider with a rotated secret for the next call", async
   expect(log().filter((line) => line.startsWith("initialize"))).toHaveLength(2);
 });
 
-describe("instr.context", () => {
+describe("the context", () => {
   verifies(
     "instr.context",
     "provides id, data folder, flat config, version, logger, cognition and embedding",
@@ -221,8 +221,8 @@ describe("a call in this process", () => {
     const { log, test_runner } = createInlineRunner();
     // Loads the plugin first, so that the deadline covers the call alone.
     await test_runner.run(plugin("InProcess"));
-    const late = await test_runner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
-    expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+    const timed_out = await test_runner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
+    expect(timed_out).toMatchObject({ status: "failed", error: { code: "timeout" } });
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {

@@ -142,7 +142,7 @@ verifies(
     const replies = {
       "both result and error": Array.from({ length: 20 }, (_, n) => both(n + 1)),
       "the id as a string": Array.from({ length: 20 }, (_, n) => ({ ...both(`${n + 1}`), error: undefined })),
-      "a result for null": [{ ...both(null), error: undefined }],
+      "a result with a null id": [{ ...both(null), error: undefined }],
     };
     for (const [name, messages] of Object.entries(replies)) {
       const text = messages.map((message) => `${JSON.stringify(message)}\n`).join("");
@@ -244,7 +244,7 @@ test("rejects a tool with an unknown value and names the allowed ones", async ()
   expect(run.tools.get("t")).toMatchObject(tools[4]!);
 });
 
-test("exits when the gateway closes the pipe", async () => {
+test("the process exits when the gateway closes the pipe", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
   const prologue = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
@@ -262,7 +262,7 @@ test("exits when the gateway closes the pipe", async () => {
   expect(errors).toEqual([]);
 });
 
-test("exits when the gateway is killed, even if the module spins", async () => {
+test("the process exits when the gateway is killed, even if the module spins", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
   const { module } = writeEntry(
     "",

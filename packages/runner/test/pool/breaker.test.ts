@@ -9,7 +9,7 @@ function createFailedBreaker(times: number) {
   const breaker = new Breaker(clock);
   for (let i = 0; i < times; i++) {
     expect(breaker.checkLaunch(subject).kind).toBe("launch");
-    breaker.failed(subject, `death ${i + 1}`);
+    breaker.recordFailure(subject, `death ${i + 1}`);
     clock.advance(1_000);
   }
   return { clock, breaker };
@@ -24,11 +24,11 @@ test("refuses to start a plugin after three failures until the first is five min
     retry_at: clock.now() - 3_000 + 300_000,
     last_error: "death 3",
   });
-  expect(breaker.heldBack()).toMatchObject([{ binding_id: "bind_1", package_id: "acme/a", failures: 3 }]);
+  expect(breaker.listHeldBack()).toMatchObject([{ binding_id: "bind_1", package_id: "acme/a", failures: 3 }]);
   clock.advance(300_000 - 3_001);
   expect(breaker.checkLaunch(subject).kind).toBe("held_back");
   clock.advance(1);
-  expect(breaker.heldBack()).toEqual([]);
+  expect(breaker.listHeldBack()).toEqual([]);
   expect(breaker.checkLaunch(subject).kind).toBe("launch");
 });
 
@@ -38,10 +38,10 @@ test("starts counting anew for another generation or digest, and after a success
   expect(breaker.checkLaunch({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
   const second = createFailedBreaker(2).breaker;
   second.checkLaunch(subject);
-  second.succeeded(subject);
+  second.recordSuccess(subject);
   for (let i = 0; i < 3; i++) {
     expect(second.checkLaunch(subject).kind).toBe("launch");
-    second.failed(subject, "again");
+    second.recordFailure(subject, "again");
   }
   expect(second.checkLaunch(subject).kind).toBe("held_back");
 });
@@ -51,10 +51,10 @@ test("counts pending launches, so that at most three run concurrently", async ()
   for (let i = 0; i < 3; i++) expect(breaker.checkLaunch(subject).kind).toBe("launch");
   const fourth = breaker.checkLaunch(subject);
   expect(fourth.kind).toBe("wait");
-  breaker.abandoned(subject);
+  breaker.recordAbandoned(subject);
   if (fourth.kind === "wait") await fourth.settled;
   expect(breaker.checkLaunch(subject).kind).toBe("launch");
-  breaker.succeeded(subject);
+  breaker.recordSuccess(subject);
   for (let i = 0; i < 50; i++) expect(breaker.checkLaunch(subject).kind).toBe("launch");
 });
 
@@ -62,7 +62,7 @@ test("drops the history of old generations of a binding", () => {
   const { breaker } = createFailedBreaker(3);
   breaker.forget("bind_other");
   breaker.forget("bind_1", "k");
-  expect(breaker.heldBack()).toHaveLength(1);
+  expect(breaker.listHeldBack()).toHaveLength(1);
   breaker.forget("bind_1");
-  expect(breaker.heldBack()).toHaveLength(0);
+  expect(breaker.listHeldBack()).toHaveLength(0);
 });

@@ -75,22 +75,22 @@ test("refuses an idle time that is not a whole number of seconds", async () => {
   });
 });
 
-test.each(["plain", "modern"])(
-  "%s: keeps a server while a client is subscribed to a resource",
-  async (kind) => {
-    const test_runner = createTestRunner({ limits: { server_idle_ms: 100 } });
-    const send = (method: string) =>
-      test_runner.runner.request!(
-        { ...request(test_runner, {}, kind), method, params: { uri: "a://1" } },
-        { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
-      );
-    await send("resources/subscribe");
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    expect(processCount(test_runner)).toBe(1);
-    await send("resources/unsubscribe");
-    await until(() => processCount(test_runner) === 0);
-  },
-);
+test.each([
+  ["2025-11-25", "plain"],
+  ["2026-07-28", "modern"],
+])("%s: keeps a server while a client is subscribed to a resource", async (_, behavior) => {
+  const test_runner = createTestRunner({ limits: { server_idle_ms: 100 } });
+  const send = (method: string) =>
+    test_runner.runner.request!(
+      { ...request(test_runner, {}, behavior), method, params: { uri: "a://1" } },
+      { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
+    );
+  await send("resources/subscribe");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(processCount(test_runner)).toBe(1);
+  await send("resources/unsubscribe");
+  await until(() => processCount(test_runner) === 0);
+});
 
 test("keeps a server while its request to the caller is pending", async () => {
   const test_runner = createTestRunner({ limits: { server_idle_ms: 50 } });

@@ -95,17 +95,17 @@ test("limits the total memory of prewarmed processes", async () => {
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(test_runner.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
   // The first estimate allows one; its measured memory stops it.
-  const guessed = createPrewarmingRunner({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
+  const estimated = createPrewarmingRunner({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
   await Promise.all([
-    identifyServingProcess(guessed),
-    identifyServingProcess(guessed),
-    identifyServingProcess(guessed),
+    identifyServingProcess(estimated),
+    identifyServingProcess(estimated),
+    identifyServingProcess(estimated),
   ]);
-  await until(() => guessed.runner.health().prewarmed > 0);
-  await until(() => guessed.runner.health().running === 0);
+  await until(() => estimated.runner.health().prewarmed > 0);
+  await until(() => estimated.runner.health().running === 0);
   await new Promise((resolve) => setTimeout(resolve, 300));
-  const taken = await Promise.all(processesWith(guessed.mark).map((pid) => readPrivateBytes(pid)));
-  expect(taken.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(49 * 1024 * 1024);
+  const private_bytes = await Promise.all(processesWith(estimated.mark).map((pid) => readPrivateBytes(pid)));
+  expect(private_bytes.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(49 * 1024 * 1024);
 });
 
 test("stops a prewarmed process when a call needs its slot", async () => {

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { ProcessSlots } from "../../src/pool/process-slots.ts";
 
-test("never grants more slots than exist and serves the queue in order", async () => {
+test("never hands out more slots than exist, and serves the queue in order", async () => {
   const slots = new ProcessSlots(2, 10);
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
   const served: string[] = [];
-  const take = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
+  const take = (name: string) => slots.take(() => {}).then((has_slot) => served.push(`${name} ${has_slot}`));
   const queued = [take("first"), take("second")];
   expect([slots.waiting, slots.hasFree]).toEqual([2, false]);
   slots.release();

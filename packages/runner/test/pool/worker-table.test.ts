@@ -35,9 +35,9 @@ test("assigns a folder to its newest worker until that worker is removed", () =>
   workers.add(old, "bind_1/proj");
   workers.add(young, "bind_1/proj");
   workers.remove(old, "bind_1/proj");
-  expect(workers.folderOwner("bind_1/proj")).toBe(young);
+  expect(workers.findFolderOwner("bind_1/proj")).toBe(young);
   workers.remove(young, "bind_1/proj");
-  expect(workers.folderOwner("bind_1/proj")).toBeUndefined();
+  expect(workers.findFolderOwner("bind_1/proj")).toBeUndefined();
 });
 
 test("withdraws only matching workers", () => {
@@ -55,12 +55,12 @@ test("withdraws only matching workers", () => {
 
 test("finds the worker that has been idle the longest, ignoring busy and withdrawn ones", () => {
   const workers = new WorkerTable();
-  expect(workers.longestIdle()).toBeUndefined();
-  const [late, early, busy, dropped] = [5, 3, 1, 0].map((idle_since) =>
+  expect(workers.findLongestIdle()).toBeUndefined();
+  const [newest, oldest, busy, withdrawn] = [5, 3, 1, 0].map((idle_since) =>
     createIdleWorker({ key: `k${idle_since}`, idle_since }),
   );
-  for (const worker of [late, early, busy, dropped]) workers.add(worker!, null);
+  for (const worker of [newest, oldest, busy, withdrawn]) workers.add(worker!, null);
   busy!.startCall(createActiveCall("a"));
-  workers.withdraw(dropped!);
-  expect(workers.longestIdle()).toBe(early);
+  workers.withdraw(withdrawn!);
+  expect(workers.findLongestIdle()).toBe(oldest);
 });

@@ -67,9 +67,9 @@ test("holds its egress once its last call has answered, and records refusals unt
   const held = watchHold(worker);
   const [a, b] = [createActiveCall("a"), createActiveCall("b")];
   for (const call of [a, b]) worker.startCall(call);
-  worker.callAnswered(a);
+  worker.recordAnswer(a);
   expect(held.at(-1)).toBe(false);
-  worker.callAnswered(b);
+  worker.recordAnswer(b);
   expect(held.at(-1)).toBe(true);
   worker.refusals.add({ host: "10.0.0.5", port: 80, reason: "direct.connection", at: 0 });
   expect([a.refusals, b.refusals]).toEqual([["10.0.0.5 true"], ["10.0.0.5 true"]]);
@@ -78,7 +78,7 @@ test("holds its egress once its last call has answered, and records refusals unt
   expect(held.at(-1)).toBe(false);
   // The earlier calls no longer count, whenever they end.
   worker.endCall(a);
-  worker.callAnswered(c);
+  worker.recordAnswer(c);
   expect(held.at(-1)).toBe(true);
   for (const call of [b, c]) worker.endCall(call);
   expect([held.at(-1), worker.unused]).toEqual([true, true]);
@@ -89,7 +89,7 @@ test("keeps the egress of a resident server open", () => {
   const held = watchHold(worker);
   const call = createActiveCall("a");
   worker.startCall(call);
-  worker.callAnswered(call);
+  worker.recordAnswer(call);
   worker.endCall(call);
   expect(new Set(held)).toEqual(new Set([false]));
 });

@@ -31,7 +31,7 @@ test("shows the frames of both directions and no secret of the call", async () =
     body: { result: `${SECRET} ${btoa(SECRET)} ${TOKEN}` },
   });
   plugin.write(echoed);
-  tap!.stderr(Buffer.from(`using ${SECRET}\n`));
+  tap!.showStderr(Buffer.from(`using ${SECRET}\n`));
   await expect.poll(() => outputs.length).toBe(3);
   expect(outputs.map(({ from, kind }) => `${from} ${kind}`).sort()).toEqual([
     "host frame",

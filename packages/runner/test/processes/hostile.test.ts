@@ -28,7 +28,7 @@ async function attack(test_runner: TestRunner, change: RequestChange): Promise<R
   }
 }
 
-describe("reports the exact error code of each misbehavior", () => {
+describe("one misbehavior of a plugin", () => {
   test.each<[string, string, RequestChange]>([
     ["dies-at-once", "crashed", {}],
     ["dies-with-words", "crashed", {}],

@@ -18,10 +18,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 function createCopies(): { copies: PrivateCopies; parent: string } {
-  const parent = join(emptyFolder(), "cache");
+  const parent = join(createEmptyFolder(), "cache");
   const copies = new PrivateCopies(parent);
   onTestFinished(() => copies.close());
   return { copies, parent };

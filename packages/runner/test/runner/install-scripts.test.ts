@@ -8,7 +8,7 @@ import { processesWith } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { ProcessRunner } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 const NPM_CLI = join(
   execFileSync("npm", ["root", "--global"], { encoding: "utf8" }).trim(),
@@ -19,7 +19,7 @@ const NPM_CLI = join(
 
 /** Creates a tree as npm installs it, in a folder below a private one. */
 function createPackageTree(packages: Record<string, object>): string {
-  const folder = join(emptyFolder(), "tree");
+  const folder = join(createEmptyFolder(), "tree");
   mkdirSync(folder);
   writeFileSync(join(folder, "package.json"), '{"name":"mcp-server","private":true}');
   for (const [name, scripts] of Object.entries(packages)) {

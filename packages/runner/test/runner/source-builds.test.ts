@@ -7,11 +7,11 @@ import { processesWith } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { ProcessRunner } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 /** Creates a build folder below a private folder. */
 function createBuildFolder(backend: string, requirements: Record<string, string> = {}): string {
-  const folder = join(emptyFolder(), "box");
+  const folder = join(createEmptyFolder(), "box");
   const write = (path: string, text: string) => {
     mkdirSync(dirname(join(folder, path)), { recursive: true });
     writeFileSync(join(folder, path), text);
@@ -96,7 +96,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
   120_000,
 );
 
-test("asks the backend for its requirements if they are unknown, and does not build in that case", {
+test("asks the backend for its requirements if they are unknown, and does not build if there are any", {
   timeout: 120_000,
 }, async () => {
   const backend = `
@@ -124,8 +124,8 @@ def build_wheel(directory, *args):
     open(directory + "/began", "w").close()
     time.sleep(876543)
 `;
-    const late = createBuildFolder(backend);
-    await expect(runBuild(late, { limit_ms: 3_000 })).rejects.toMatchObject({
+    const unfinished = createBuildFolder(backend);
+    await expect(runBuild(unfinished, { limit_ms: 3_000 })).rejects.toMatchObject({
       code: "plugin.install_failed",
       message: expect.stringContaining(
         "The build of acme 1.0 failed in the sandbox (it did not exit within 3000 ms)",

@@ -5,7 +5,7 @@ import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { spawnConfined } from "../../src/sandbox/spawn-confined.ts";
-import { emptyFolder, openTestSandbox, packageFolder, request, sh } from "../support/sandbox.ts";
+import { createEmptyFolder, openTestSandbox, createPackageFolder, request, sh } from "../support/sandbox.ts";
 
 /** Runs `attack` right after the first check of our own files that matches `when`. */
 function afterCheck(when: (paths: string[]) => boolean, attack: () => void): void {
@@ -42,7 +42,7 @@ function replace(path: string): void {
 }
 
 verifies("integrity.exec", "does not run changed sandbox files", async () => {
-  const cache_dir = emptyFolder();
+  const cache_dir = createEmptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
   expect(sandbox.status.available).toBe(true);
   const own_folder = findOwnFolder(cache_dir);
@@ -61,14 +61,14 @@ verifies("integrity.exec", "does not run changed sandbox files", async () => {
 });
 
 verifies("integrity.exec", "stops a start if a mounted file changed after its check", async () => {
-  const cache_dir = emptyFolder();
+  const cache_dir = createEmptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
   const passwd = join(findOwnFolder(cache_dir), "passwd");
   afterCheck(
     (paths) => paths.includes(passwd),
     () => overwrite(passwd),
   );
-  await expect(sandbox.launch(request(await packageFolder()))).rejects.toMatchObject({
+  await expect(sandbox.launch(request(await createPackageFolder()))).rejects.toMatchObject({
     code: "sandbox.unavailable",
     message: expect.stringContaining("changed the gateway's own sandbox files"),
   });
@@ -76,7 +76,7 @@ verifies("integrity.exec", "stops a start if a mounted file changed after its ch
 });
 
 verifies("integrity.exec", "kills a process whose program changed while it was executed", () => {
-  const copies = new PrivateCopies(emptyFolder());
+  const copies = new PrivateCopies(createEmptyFolder());
   onTestFinished(() => copies.close());
   const program = copies.put("sandbox-init", readFileSync("/bin/sleep"), 0o555);
   const tools = { filter: copies.openUnnamed(Buffer.from("filter")), copies };

@@ -3,13 +3,13 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { emptyFolder, openTestSandbox, packageFolder, sh } from "../support/sandbox.ts";
+import { createEmptyFolder, openTestSandbox, createPackageFolder, sh } from "../support/sandbox.ts";
 
 const OTHER_UID = 12_345;
 const root = process.getuid!() === 0;
 
 test.runIf(root && existsSync("/usr/bin/git"))("git reads a mounted repository of another user", async () => {
-  const folder = emptyFolder();
+  const folder = createEmptyFolder();
   const repository = join(folder, "project");
   const git = (...args: string[]) =>
     execFileSync("/usr/bin/git", ["-c", "user.name=A", "-c", "user.email=a@example.com", ...args]);
@@ -21,7 +21,7 @@ test.runIf(root && existsSync("/usr/bin/git"))("git reads a mounted repository o
   execFileSync("/bin/chmod", ["-R", "a+rX", folder]);
   const sandbox = await openTestSandbox();
   const ran = await sh(sandbox, "cd /data/project && git log --format=%s && git status --short", {
-    folder: await packageFolder(),
+    folder: await createPackageFolder(),
     grant: { mounts: [{ source: folder, target: "/data", writable: false }] },
   });
   expect(ran).toMatchObject({ out: "first commit\n", err: "" });
@@ -31,7 +31,7 @@ test.runIf(existsSync("/etc/chromium.d") && existsSync("/usr/bin/chromium"))(
   "Debian's chromium renders a mounted page",
   { timeout: 120_000 },
   async () => {
-    const folder = emptyFolder();
+    const folder = createEmptyFolder();
     chmodSync(folder, 0o755);
     writeFileSync(join(folder, "page.html"), "<p id=a></p><script>a.textContent = 6 * 7</script>");
     const sandbox = await openTestSandbox({ limits: { memory_bytes: 2 ** 31 } });
@@ -39,7 +39,7 @@ test.runIf(existsSync("/etc/chromium.d") && existsSync("/usr/bin/chromium"))(
       sandbox,
       "exec chromium --headless --disable-gpu --dump-dom file:///data/page.html",
       {
-        folder: await packageFolder(),
+        folder: await createPackageFolder(),
         grant: {
           filesystem: "scratch",
           mounts: [{ source: folder, target: "/data", writable: false }],

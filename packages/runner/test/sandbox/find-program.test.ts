@@ -2,12 +2,12 @@ import { symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findProgram } from "../../src/sandbox/find-program.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 const entry = { found: true as const, args: ["x"], in_package: false };
 
 test("reports an interpreter that links into a private home folder, and its target", async () => {
-  const home = emptyFolder();
+  const home = createEmptyFolder();
   const real = join(home, "python3.12");
   writeFileSync(real, "", { mode: 0o755 });
   const file = join(home, "python3");

@@ -6,7 +6,7 @@ import { type Manifest, PREBUILT } from "../../../../scripts/sandbox-init/manife
 import { sourceDigests } from "../../../../scripts/sandbox-init/toolchain.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { readInit, SHIPPED } from "../../src/sandbox/init-program.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 verifies(
   "sandbox.embedded",
@@ -33,7 +33,7 @@ test("sandbox-init without arguments explains that it is started by Backplane", 
 });
 
 test("refuses a program that was changed, is missing, or is not for this architecture", async () => {
-  const folder = join(emptyFolder(), "prebuilt");
+  const folder = join(createEmptyFolder(), "prebuilt");
   cpSync(SHIPPED, folder, { recursive: true });
   expect((await readInit(folder)).bytes.equals((await readInit()).bytes)).toBe(true);
   const file = join(folder, `linux-${process.arch}`);

@@ -4,7 +4,13 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Sandbox } from "../../src/sandbox/open-sandbox.ts";
-import { emptyFolder, finish, openTestSandbox, packageFolder, request } from "../support/sandbox.ts";
+import {
+  createEmptyFolder,
+  finish,
+  openTestSandbox,
+  createPackageFolder,
+  request,
+} from "../support/sandbox.ts";
 
 const MIB = 1024 * 1024;
 const LIMITS = { kept_bytes: 8 * MIB, kept_files: 40 };
@@ -14,7 +20,7 @@ const MESSAGE = "Its persistent folder exceeds the limit of 8 MiB and 40 files."
 type Kind = "data" | "state";
 
 function createKeptFolder(): string {
-  const folder = join(emptyFolder(), "kept");
+  const folder = join(createEmptyFolder(), "kept");
   mkdirSync(folder, { mode: 0o700 });
   return folder;
 }
@@ -25,7 +31,7 @@ async function runInFolder(sandbox: Sandbox, kind: Kind, folder: string, script:
   const program = { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] };
   const folders =
     kind === "data" ? { binds: [{ source: folder, target: inside, writable: true }] } : { state: folder };
-  const launch = request(await packageFolder(), { program, lifetime: "pooled", ...folders });
+  const launch = request(await createPackageFolder(), { program, lifetime: "pooled", ...folders });
   return await finish(await sandbox.launch(launch));
 }
 

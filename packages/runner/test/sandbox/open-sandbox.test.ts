@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { eventually, isAlive } from "../../../../test/support/gateway/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
+import { openSandbox, readSandboxStatus } from "../../src/sandbox/open-sandbox.ts";
 import { descendantsOf, waitingSandboxes } from "../support/process-tree.ts";
 import {
-  emptyFolder,
+  createEmptyFolder,
   finish,
   openTestSandbox,
-  packageFolder,
+  createPackageFolder,
   request,
   sandboxOptions,
   sh,
@@ -39,7 +39,7 @@ test("reports each part of the active boundary", async () => {
     "users",
     "cgroups",
     "trace",
-    "trial",
+    "self-test",
   ]);
   for (const { ok, fix } of status.checks) expect(ok || fix !== undefined).toBe(true);
 });
@@ -50,7 +50,7 @@ test("is unavailable and reports the fix if sandbox-init is missing, and then re
     available: false,
     fix: expect.stringContaining("Install Backplane again"),
   });
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   expect(() => sandbox.launch(request(folder))).toThrow(
     expect.objectContaining({ code: "sandbox.unavailable" }),
   );
@@ -58,20 +58,20 @@ test("is unavailable and reports the fix if sandbox-init is missing, and then re
 });
 
 test("is unavailable with a program that confines nothing: the self-test checks the process", async () => {
-  const folder = emptyFolder();
+  const folder = createEmptyFolder();
   const bytes = Buffer.from("#!/bin/sh\nexit 0\n");
   const name = `linux-${process.arch}`;
   const programs = { [name]: { sha256: hash("sha256", bytes, "hex") } };
   writeFileSync(join(folder, name), bytes, { mode: 0o755 });
   writeFileSync(join(folder, "manifest.json"), JSON.stringify({ programs }));
-  const { available } = await sandboxStatus(sandboxOptions({ init: folder, bwrap: [] }));
+  const { available } = await readSandboxStatus(sandboxOptions({ init: folder, bwrap: [] }));
   expect(available).toBe(false);
 });
 
-test("gives plugins umask 022 under a gateway with umask 077, and lets them read its files", async () => {
+test("gives plugins umask 022 under a gateway with umask 077, and lets them read the sandbox's own files", async () => {
   const previous_umask = process.umask(0o077);
   try {
-    const cache_dir = emptyFolder();
+    const cache_dir = createEmptyFolder();
     const sandbox = await openTestSandbox({ cache_dir });
     const ran = await sh(sandbox, "umask; cat /etc/passwd");
     expect(ran).toMatchObject({ out: expect.stringMatching(/^0022\nplugin:/), exitCause: { code: 0 } });
@@ -113,7 +113,7 @@ test("passes on all output of a plugin that exits before its start is known", as
 test("reports a program that cannot be started as the plugin's failure", async () => {
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/usr/bin/no-such-program", args: [] };
-  await expect(sandbox.launch(request(await packageFolder(), { program }))).rejects.toMatchObject({
+  await expect(sandbox.launch(request(await createPackageFolder(), { program }))).rejects.toMatchObject({
     code: "launch_failed",
     details: { errno: 2 },
   });
@@ -135,7 +135,7 @@ test("replaces a prepared process that was killed, and stops the new one on clos
 test("keeps the output of a program that exits before its reader is attached", async () => {
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "echo out; echo err >&2"] };
-  const confined = await sandbox.launch(request(await packageFolder(), { program }));
+  const confined = await sandbox.launch(request(await createPackageFolder(), { program }));
   const { child } = confined;
   await eventually(() => child.exitCode !== null, 60_000, "the program has exited");
   expect(await finish(confined)).toMatchObject({ out: "out\n", err: "err\n", exitCause: { code: 0 } });
@@ -145,7 +145,7 @@ test("creates and removes scratch folders while the process runs, whatever they 
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/bin/sh", args: [] };
   const change = { program, grant: { filesystem: "scratch" as const } };
-  const confined = await sandbox.launch(request(await packageFolder(), change));
+  const confined = await sandbox.launch(request(await createPackageFolder(), change));
   expect(await confined.makeScratch("inv_1")).toBe(true);
   expect(await confined.makeScratch("inv_1")).toBe(false);
   await expect(confined.makeScratch("../x")).rejects.toThrow("not a valid name");
@@ -161,9 +161,9 @@ test("creates and removes scratch folders while the process runs, whatever they 
   expect(ran).toMatchObject({ out: "", exitCause: { code: 0 } });
 });
 
-test("shows assets only with a grant for files", async () => {
+test("hides assets if the grant allows no files", async () => {
   const sandbox = await openTestSandbox();
-  const folder = await packageFolder();
+  const folder = await createPackageFolder();
   mkdirSync(join(folder, "assets"));
   writeFileSync(join(folder, "assets/logo"), "bytes");
   const look = "cat assets/logo; ls -A assets; touch assets/x assets/logo 2>/dev/null || echo read-only";
@@ -176,7 +176,7 @@ test("shows assets only with a grant for files", async () => {
 test("mounts folders of the operator at their targets, writable only if the grant allows it", async () => {
   const sandbox = await openTestSandbox();
   // The outer folder is readable by the gateway's user only, like a home folder; the mounted folder is open to all.
-  const closed = emptyFolder();
+  const closed = createEmptyFolder();
   const shared = join(closed, "shared");
   mkdirSync(shared);
   chmodSync(shared, 0o777);
@@ -192,7 +192,7 @@ test("mounts folders of the operator at their targets, writable only if the gran
 
 test("reports a missing mount as an error of the binding with its fix", async () => {
   const sandbox = await openTestSandbox();
-  const source = join(emptyFolder(), "gone");
+  const source = join(createEmptyFolder(), "gone");
   const grant = { mounts: [{ source, target: "/srv/gone", writable: false }] };
   await expect(sh(sandbox, "true", { grant })).rejects.toMatchObject({
     code: "launch_failed",
@@ -223,14 +223,14 @@ describe("limits", () => {
       };
       const sandbox = await openTestSandbox({ limits });
       const bystander = await sandbox.launch(
-        request(await packageFolder(), { program: { kind: "system", file: "/bin/cat", args: [] } }),
+        request(await createPackageFolder(), { program: { kind: "system", file: "/bin/cat", args: [] } }),
       );
       const python = (code: string) => ({
         program: { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] },
         grant: { filesystem: "scratch" as const },
       });
       const runPython = async (code: string) =>
-        await finish(await sandbox.launch(request(await packageFolder(), python(code))));
+        await finish(await sandbox.launch(request(await createPackageFolder(), python(code))));
 
       expect(
         (await runPython("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).exitCause,
@@ -252,7 +252,7 @@ describe("limits", () => {
       expect(files.out).toBe("31 Too many open files\n");
       expect((await runPython("while True: pass")).exitCause).toMatchObject({ cause: "cpu" });
       const slow = await sandbox.launch(
-        request(await packageFolder(), python("import time; time.sleep(60)")),
+        request(await createPackageFolder(), python("import time; time.sleep(60)")),
       );
       slow.kill("timeout");
       expect((await finish(slow)).exitCause).toMatchObject({ cause: "timeout" });
@@ -277,7 +277,7 @@ describe("limits", () => {
     const runAsPackage = async (package_id: string) =>
       await finish(
         await sandbox.launch({
-          ...request(await packageFolder(), {
+          ...request(await createPackageFolder(), {
             program: { kind: "system", file: "/usr/bin/python3", args: ["-c", code] },
           }),
           package_id,
@@ -304,7 +304,7 @@ describe("leaves nothing behind", () => {
   test("after a kill, with daemons that left their session", async () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
-    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    const confined = await sandbox.launch(request(await createPackageFolder(), { program }));
     await new Promise((resolve) => confined.child.stdout.once("data", resolve));
     await eventually(() => descendantsOf(confined.pid).length >= 6, 10_000, "the daemons are up");
     const pids = [confined.pid, ...descendantsOf(confined.pid)];
@@ -316,7 +316,7 @@ describe("leaves nothing behind", () => {
   test("after the plugin's own exit, with daemons", async () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "setsid sleep 300 & read x"] };
-    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    const confined = await sandbox.launch(request(await createPackageFolder(), { program }));
     await eventually(() => descendantsOf(confined.pid).length >= 3, 10_000, "the daemon is up");
     const pids = [confined.pid, ...descendantsOf(confined.pid)];
     await finish(confined);
@@ -326,7 +326,7 @@ describe("leaves nothing behind", () => {
   test("after only the outer process was killed", async () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sleep", args: ["300"] };
-    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    const confined = await sandbox.launch(request(await createPackageFolder(), { program }));
     const inside = descendantsOf(confined.pid);
     expect(inside.length).toBeGreaterThanOrEqual(2);
     process.kill(confined.pid, "SIGKILL");

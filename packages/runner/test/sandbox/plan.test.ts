@@ -143,7 +143,7 @@ verifies("source.image", "shows the files of an image and no system files of the
   expect(planned.env.PATH).toBe("/app");
 });
 
-test("hides assets from a grant without files", () => {
+test("hides assets if the grant allows no files", () => {
   const hidden = (filesystem: Grant["filesystem"], has_assets = true) =>
     plan(requestWith({ grant: grantWith({ filesystem }), has_assets }), HOST).hidden;
   expect(hidden("none")).toEqual(["/plugin/assets"]);

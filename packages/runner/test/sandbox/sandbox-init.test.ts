@@ -50,9 +50,9 @@ test("reports how the plugin exited or why it did not start", async () => {
 });
 
 test.each([
-  ["nothing at all", "00000000"],
-  ["a plan over the size limit", "ffffffff"],
-  ["no terminator", "0200000061"],
+  ["a length of zero", "00000000"],
+  ["a length over the limit", "ffffffff"],
+  ["fewer bytes than its length", "0200000061"],
   ["no program", "04000000653d3100"],
   ["an unknown record", "020000007a00"],
   ["a limit without a value", "030000006c3700"],

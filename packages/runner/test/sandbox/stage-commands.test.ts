@@ -3,7 +3,7 @@ import { stageCommands, stageCommandLine } from "../../src/sandbox/stage-command
 import { PLAN } from "../support/plan.ts";
 
 test("starts the stage as the slot's user and in the slot's cgroup, without any part of the plan", () => {
-  const stage = { uid: 59_007, gid: 59_007, init: "/cache/init", join: ["/cg/cgroup.procs"] };
+  const stage = { uid: 59_007, gid: 59_007, init: "/cache/init", join_files: ["/cg/cgroup.procs"] };
   expect(stageCommandLine(stage).join(" ")).toBe("/cache/init stage 59007 59007 /cg/cgroup.procs");
 });
 

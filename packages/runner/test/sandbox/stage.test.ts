@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
-import { emptyFolder, packageFolder } from "../support/sandbox.ts";
+import { createEmptyFolder, createPackageFolder } from "../support/sandbox.ts";
 import { makePlan, STAGE_UID, SYSTEM, startStage } from "../support/stage.ts";
 
 const root = process.getuid!() === 0;
@@ -55,8 +55,8 @@ test.each([
   ["a path with ..", ["show", "/usr/bin", "/plugin/../../bin"]],
   ["the root as a path", ["hide", "/"]],
 ])("refuses %s and creates nothing", async (_, args) => {
-  const folder = await packageFolder();
-  const outside = emptyFolder();
+  const folder = await createPackageFolder();
+  const outside = createEmptyFolder();
   mkdirSync(join(folder, "inside"));
   symlinkSync(outside, join(folder, "out"));
   const shared = ["share", folder, "/plugin", ...args];

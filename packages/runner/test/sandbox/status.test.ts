@@ -39,7 +39,7 @@ test("accepts a test process only if the kernel confirms every property", () => 
 test("is unavailable if a required check failed, and only reports a failed optional check", () => {
   const ok = { name: "backend", ok: true, message: "embedded" };
   expect(statusOf([])).toMatchObject({ available: false });
-  expect(statusOf([ok, { name: "trial", ok: false, message: "no", fix: "do" }])).toMatchObject({
+  expect(statusOf([ok, { name: "self-test", ok: false, message: "no", fix: "do" }])).toMatchObject({
     available: false,
     reason: "no",
     fix: "do",

@@ -9,7 +9,7 @@ import { weakenSandbox } from "../../../../test/hostile/hostile.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { SandboxStatus } from "../../src/sandbox/status.ts";
 import { userNamespaceFix } from "../../src/sandbox/user-namespaces.ts";
-import { emptyFolder } from "../support/sandbox.ts";
+import { createEmptyFolder } from "../support/sandbox.ts";
 
 const FIXTURE = fileURLToPath(new URL("../fixtures/sandbox-status.ts", import.meta.url));
 const NOBODY = 65_534;
@@ -74,7 +74,7 @@ test("uses the system's bwrap where only bwrap may create user namespaces, and r
 });
 
 test("reports one command for all settings that refuse user namespaces, and none if nothing refuses them", () => {
-  const root = emptyFolder();
+  const root = createEmptyFolder();
   const set = (name: string, value: string) => {
     const file = join(root, name.replaceAll(".", "/"));
     mkdirSync(dirname(file), { recursive: true });

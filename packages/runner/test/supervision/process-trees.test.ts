@@ -21,8 +21,8 @@ const WAIT_MS = 30_000;
 interface Daemon {
   input: { daemon: { file: string; clear: boolean }; messages: [] };
   pid(): number;
-  started(): Promise<void>;
-  gone(): Promise<void>;
+  waitUntilStarted(): Promise<void>;
+  waitUntilGone(): Promise<void>;
 }
 
 function createDaemon(clear = false): Daemon {
@@ -37,8 +37,8 @@ function createDaemon(clear = false): Daemon {
   return {
     input: { daemon: { file, clear }, messages: [] },
     pid,
-    started: () => until(() => existsSync(file) && isAlive(pid()), WAIT_MS),
-    gone: () => until(() => !isAlive(pid()), WAIT_MS),
+    waitUntilStarted: () => until(() => existsSync(file) && isAlive(pid()), WAIT_MS),
+    waitUntilGone: () => until(() => !isAlive(pid()), WAIT_MS),
   };
 }
 
@@ -58,10 +58,10 @@ for (const dialect of ["vai", "side"] as const) {
         const daemon = createDaemon();
         const invocation_id = `inv_cancel_${dialect}`;
         const run = test_runner.run({ ...plainCall(dialect), invocation_id, input: daemon.input });
-        await daemon.started();
+        await daemon.waitUntilStarted();
         test_runner.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
-        await daemon.gone();
+        await daemon.waitUntilGone();
       },
       WAIT_MS,
     );
@@ -75,10 +75,10 @@ for (const dialect of ["vai", "side"] as const) {
         const daemon = createDaemon();
         const call = plainCall(dialect);
         const run = test_runner.run({ ...call, input: daemon.input });
-        await daemon.started();
+        await daemon.waitUntilStarted();
         clock.skip(call.timeout_ms!);
         expect(await run).toMatchObject({ error: { code: "timeout" } });
-        await daemon.gone();
+        await daemon.waitUntilGone();
       },
       WAIT_MS,
     );
@@ -96,10 +96,10 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
       const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
       const daemon = createDaemon(true);
       const run = test_runner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: daemon.input });
-      await daemon.started();
+      await daemon.waitUntilStarted();
       test_runner.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
-      await daemon.gone();
+      await daemon.waitUntilGone();
     },
     WAIT_MS,
   );
@@ -117,7 +117,7 @@ test(
     });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     await until(() => existsSync(daemon.input.daemon.file), WAIT_MS);
-    await daemon.gone();
+    await daemon.waitUntilGone();
   },
   WAIT_MS,
 );
@@ -131,7 +131,7 @@ test("kills the daemons of an idle worker when the runner shuts down", async () 
     input: { ...daemon.input, messages: [succeeded] },
   });
   expect(outcome.status).toBe("succeeded");
-  await daemon.started();
+  await daemon.waitUntilStarted();
   await test_runner.runner.close(200);
   expect(isAlive(daemon.pid())).toBe(false);
 });
@@ -154,9 +154,9 @@ verifies(
       { stdio: ["ignore", "pipe", "inherit"] },
     );
     await once(gateway.stdout, "data");
-    await daemon.started();
+    await daemon.waitUntilStarted();
     gateway.kill("SIGKILL");
-    await daemon.gone();
+    await daemon.waitUntilGone();
     expect(isAlive(daemon.pid())).toBe(false);
   },
   WAIT_MS,
@@ -171,7 +171,7 @@ test("finds descendants by parent, session and group", () => {
     state: "S",
     cpu_ticks: 0,
     reaped_ticks: 0,
-    started: 0,
+    start_ticks: 0,
   });
   const rows = [
     row(1, 0, 1, 1),
@@ -198,7 +198,7 @@ test("reads a process whose name contains spaces and parentheses", () => {
     session: 3,
     cpu_ticks: 12,
     reaped_ticks: 3,
-    started: 99,
+    start_ticks: 99,
   });
   expect(parseStat("")).toBeNull();
   expect(parseStat("42 (gone)")).toBeNull();
@@ -217,7 +217,7 @@ verifies(
       const first = spawn("/bin/sh", ["-c", script], { detached: true, stdio: "ignore", env });
       const ended = once(first, "exit");
       tree.track(first.pid!);
-      await daemon.started();
+      await daemon.waitUntilStarted();
       if (killed) tree.kill();
       await ended;
       await tree.end();
@@ -251,12 +251,12 @@ test.runIf(cgroups !== null)(
   async () => {
     const tracking = openTrackingCgroups(`backplane-test-${randomUUID()}`)!;
     const child = spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore" });
-    const { started } = readProcess(child.pid!)!;
+    const { start_ticks } = readProcess(child.pid!)!;
     try {
-      await tracking.add("same", child.pid!, started);
-      expect(tracking.members("same")).toEqual([child.pid]);
-      await tracking.add("other", child.pid!, started - 1);
-      expect(tracking.members("other")).toEqual([]);
+      await tracking.add("same", child.pid!, start_ticks);
+      expect(tracking.listMembers("same")).toEqual([child.pid]);
+      await tracking.add("other", child.pid!, start_ticks - 1);
+      expect(tracking.listMembers("other")).toEqual([]);
       expect(isAlive(child.pid!)).toBe(true);
     } finally {
       child.kill("SIGKILL");

@@ -4,7 +4,8 @@ import type { Clock } from "@backplane/ports";
 export class ManualClock implements Clock {
   #time = 0;
   readonly #timers = new Set<{ at: number; run: () => void }>();
-  armed = 0;
+  /** All timers that were ever set. */
+  timers_set = 0;
 
   now(): number {
     return 1_800_000_000_000 + this.#time;
@@ -17,7 +18,7 @@ export class ManualClock implements Clock {
   after(ms: number, run: () => void): { stop: () => void } {
     const timer = { at: this.#time + ms, run };
     this.#timers.add(timer);
-    this.armed++;
+    this.timers_set++;
     return { stop: () => this.#timers.delete(timer) };
   }
 

@@ -32,7 +32,7 @@ export async function openTestSandbox(change: Partial<SandboxOptions> = {}): Pro
 }
 
 /** An empty package that every user can read, like those of the content store. */
-export async function packageFolder(): Promise<string> {
+export async function createPackageFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "backplane-package-"));
   await chmod(folder, 0o755);
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -79,12 +79,12 @@ export async function finish({ child, exitCause }: ConfinedProcess): Promise<Pro
 }
 
 export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<ProcessResult> {
-  const folder = change.folder ?? (await packageFolder());
+  const folder = change.folder ?? (await createPackageFolder());
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", script] };
   return await finish(await sandbox.launch(request(folder, { program, ...change })));
 }
 
-export function emptyFolder(): string {
+export function createEmptyFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-sandbox-"));
   onTestFinished(() => {
     // A test may leave folders that their owner cannot enter.

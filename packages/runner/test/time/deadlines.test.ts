@@ -30,7 +30,7 @@ test("shares one timer between all deadlines and clears it with the last one", (
   const deadlines = new Deadlines(clock);
   const entries = Array.from({ length: 1_000 }, (_, i) => deadlines.set(1_000 + i, () => {}));
   expect(clock.pending).toBe(1);
-  expect(clock.armed).toBe(1);
+  expect(clock.timers_set).toBe(1);
   for (const entry of entries) deadlines.clear(entry);
   expect(clock.pending).toBe(0);
   deadlines.clear(entries[0]!);

@@ -18,7 +18,9 @@ export interface Scanner {
   feed(chunk: Buffer): void;
   /** Returns a complete body, or null if more bytes are needed. */
   next(): Buffer | null;
-  /** Called after the end of the stream: returns a last body, then null. Throws if the body is incomplete. */
+  /**
+   * Called after the end of the stream: returns a last body, then null. Throws if the remaining bytes cannot be one.
+   */
   last(): Buffer | null;
   /** Bytes received that are not part of a body yet. */
   partial(): Uint8Array;

@@ -63,8 +63,8 @@ export class FrameWriter {
     if (this.#batch.length > BATCH_CHARACTERS) this.#endBatch();
     else if (!this.#scheduled) {
       this.#scheduled = true;
-      // If this is a promise reaction, the tick follows the reactions that are already queued, so their frames share the
-      // write.
+      // If a promise reaction calls `send`, the tick follows the reactions that are already queued, so their frames
+      // share the write.
       nextTick(this.#onTurnEnd);
     }
   }

@@ -16,7 +16,10 @@ export interface ConnectionOptions<Frame extends Json> {
   transport: Transport;
   framing: Framing;
   limits: Partial<FrameLimits> | undefined;
-  /** For a peer that serves requests: pauses reading while more than this many bytes of output are queued. */
+  /**
+   * For a peer that serves requests: pauses reading when more than this many bytes of output are queued, until the
+   * transport has accepted them.
+   */
   hold_above_bytes?: number;
   onFrame(frame: Frame): void;
   /** If set, any JSON value is a frame, and frames that `parseJson` rejects are reported here. */
@@ -90,7 +93,7 @@ export class WireConnection<Frame extends Json> {
     this.#transport.close();
   }
 
-  /** Stops reading and writing; no callback is called afterwards. */
+  /** Stops reading and ignores later calls of `send`; no callback is called afterwards. */
   stop(): void {
     this.#ended = true;
     this.#stopped = true;

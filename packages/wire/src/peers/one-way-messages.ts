@@ -11,17 +11,17 @@ export class OneWayMessages {
   #first_later_id = 0;
 
   /** `next_id` is the id of the next request. */
-  sent(next_id: number): void {
+  recordSent(next_id: number): void {
     this.#unanswered++;
     this.#first_later_id = next_id;
   }
 
   /** A reply to a later request shows that the peer has processed the messages before it. */
-  replied(id: number): void {
+  recordReply(id: number): void {
     if (id >= this.#first_later_id) this.#unanswered = 0;
   }
 
-  /** Returns whether the reply can be an answer to a one-way message, and counts it. */
+  /** Returns whether the reply can be an answer to a one-way message; if so, counts it. */
   tolerates(reply: JsonObject): boolean {
     if (this.#unanswered === 0 || (reply.id !== undefined && reply.id !== null)) return false;
     if (reply.error === undefined && !isEmpty(reply.result)) return false;

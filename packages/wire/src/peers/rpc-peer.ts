@@ -149,10 +149,13 @@ export class RpcPeer {
   /** Sends a message that expects no reply. */
   #sendOneWay(message: object): void {
     this.#connection.send(message);
-    this.#one_way.sent(this.#next_id);
+    this.#one_way.recordSent(this.#next_id);
   }
 
-  /** A response with an invalid body fails its call immediately instead of at the deadline. */
+  /**
+   * A response with an invalid body fails its call immediately instead of at the deadline. Any other invalid body is
+   * answered with a parse error.
+   */
   #rejectBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
     const pending = typeof id === "number" ? this.#removePending(id, "replied") : undefined;
@@ -230,7 +233,7 @@ export class RpcPeer {
       else this.#options.onViolation?.(ending === "replied" ? "second_reply" : "late_reply");
       return;
     }
-    this.#one_way.replied(id);
+    this.#one_way.recordReply(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) pending.reject(malformed(pending.method, problem));
     else if (message.error === undefined) pending.resolve(message.result!);

@@ -20,7 +20,7 @@ export class UnmatchedFrames {
   }
 
   /** Records that the request ended; later frames with its id are unmatched. */
-  requestEnded(id: string, ending: RequestEnding): void {
+  recordEnd(id: string, ending: RequestEnding): void {
     this.#settled.add(id, ending);
   }
 

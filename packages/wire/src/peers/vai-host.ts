@@ -119,7 +119,8 @@ export class VaiHost {
   /**
    * Calls onEvent for each event in order, before the promise settles. Resolves to a response that satisfies
    * vai.response, with ok true or false. Rejects with the reason why the request was not sent, with
-   * `malformed_response`, or with the error that abandoned the request or ended the connection.
+   * `malformed_response`, with the error that abandoned the request or ended the connection, or with an error of
+   * onEvent.
    */
   request(
     id: string,
@@ -255,7 +256,7 @@ export class VaiHost {
 
   #removePending(id: string, ending: "replied" | "abandoned"): PendingRequest | undefined {
     const pending = this.#pending.delete(id);
-    if (pending !== undefined) this.#unmatched.requestEnded(id, ending);
+    if (pending !== undefined) this.#unmatched.recordEnd(id, ending);
     return pending;
   }
 

@@ -4,8 +4,8 @@ import { UnmatchedFrames, type VaiViolation } from "../../src/peers/unmatched-fr
 test("classifies frames that match no pending request", () => {
   const violations: VaiViolation[] = [];
   const unmatched = new UnmatchedFrames((violation) => violations.push(violation));
-  unmatched.requestEnded("replied", "replied");
-  unmatched.requestEnded("abandoned", "abandoned");
+  unmatched.recordEnd("replied", "replied");
+  unmatched.recordEnd("abandoned", "abandoned");
   for (const kind of ["second_reply", "event_after_reply"] as const)
     for (const id of ["replied", "abandoned", "never", "", 7, undefined]) unmatched.report(id, kind);
   const unexpected = { kind: "unexpected_frame" };

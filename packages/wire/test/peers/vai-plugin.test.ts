@@ -20,7 +20,8 @@ interface Pair {
   host: VaiHost;
   plugin: VaiPlugin;
   host_end: Transport;
-  ended: string[];
+  /** Violations, shutdowns and failures, in order. */
+  reports: string[];
 }
 
 async function createPair(
@@ -28,13 +29,13 @@ async function createPair(
   options: Partial<VaiPluginOptions> = {},
 ): Promise<Pair> {
   const [host_end, plugin_end] = memoryTransportPair();
-  const ended: string[] = [];
+  const reports: string[] = [];
   const plugin = new VaiPlugin({
     transport: plugin_end,
     identity,
     handle,
-    onShutdown: () => ended.push("shutdown"),
-    onFailure: (error) => ended.push(`failure ${(error as BackplaneError).code}`),
+    onShutdown: () => reports.push("shutdown"),
+    onFailure: (error) => reports.push(`failure ${(error as BackplaneError).code}`),
     ...options,
   });
   plugin.start();
@@ -42,11 +43,11 @@ async function createPair(
     transport: host_end,
     identity,
     host: { name: "test", version: "0" },
-    onViolation: (violation) => ended.push(violation.kind),
+    onViolation: (violation) => reports.push(violation.kind),
     onFailure: noop,
   });
   await host.hello();
-  return { host, plugin, host_end, ended };
+  return { host, plugin, host_end, reports };
 }
 
 const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
@@ -73,7 +74,7 @@ verifies(
   "wire.concurrent",
   "matches 10,000 concurrent calls that finish in any order with their replies",
   async () => {
-    const { host, plugin, ended } = await createPair(async (call) => {
+    const { host, plugin, reports } = await createPair(async (call) => {
       for (let i = (call.body.n as number) % 7; i > 0; i--) await nextTurn();
       return { status: "succeeded", result: call.body.n };
     });
@@ -83,14 +84,14 @@ verifies(
       ),
     );
     expect(bodies.every((body, n) => body.result === n)).toBe(true);
-    expect({ ended, inFlight: plugin.inFlight }).toEqual({ ended: [], inFlight: 0 });
+    expect({ reports, inFlight: plugin.inFlight }).toEqual({ reports: [], inFlight: 0 });
   },
 );
 
 verifies("vai.event", "sends events in order before the response and none after it", async () => {
   const received: unknown[] = [];
   let late: (() => void) | undefined;
-  const { host, ended } = await createPair(async (call) => {
+  const { host, reports } = await createPair(async (call) => {
     for (let n = 0; n < 100; n++) call.emit({ type: "progress", n });
     late = () => call.emit({ type: "progress", n: -1 });
     return { status: "succeeded" };
@@ -99,13 +100,13 @@ verifies("vai.event", "sends events in order before the response and none after 
   late?.();
   await nextTurn();
   expect(received).toEqual(Array.from({ length: 100 }, (_, n) => n));
-  expect(ended).toEqual([]);
+  expect(reports).toEqual([]);
 });
 
 test("a synchronous reply is sent immediately, after its events", async () => {
   const received: unknown[] = [];
   const calls: VaiCall[] = [];
-  const { host, plugin, ended } = await createPair((call) => {
+  const { host, plugin, reports } = await createPair((call) => {
     calls.push(call);
     call.emit({ type: "progress", n: calls.length });
     if (call.body.n === 3) throw new Error("no third");
@@ -121,9 +122,9 @@ test("a synchronous reply is sent immediately, after its events", async () => {
   expect(bodies.map((body) => body.status)).toEqual(["succeeded", "succeeded", "failed", "succeeded"]);
   expect(bodies[2]).toMatchObject({ error: { code: "plugin_failed", message: "no third" } });
   expect(bodies[3]!.result).toEqual([4, 0]);
-  expect({ received, ended, inFlight: plugin.inFlight }).toEqual({
+  expect({ received, reports, inFlight: plugin.inFlight }).toEqual({
     received: [1, 2, 3, 4],
-    ended: [],
+    reports: [],
     inFlight: 0,
   });
 });
@@ -140,7 +141,7 @@ verifies("vai.cancel", "cancel aborts the call's signal with its reason", async 
 });
 
 test("a thrown error fails only its own call, which ends as cancelled if it was cancelled", async () => {
-  const { host, ended } = await createPair(async (call) => {
+  const { host, reports } = await createPair(async (call) => {
     if (call.body.how === "wait") {
       for (;;) {
         await nextTurn();
@@ -156,11 +157,11 @@ test("a thrown error fails only its own call, which ends as cancelled if it was 
   const waiting = bodyOf(host.request("req_2", OPS.tool, { ...BODY, how: "wait" }, noop));
   host.cancel("req_2", "user");
   expect(await waiting).toMatchObject({ status: "cancelled" });
-  expect(ended).toEqual([]);
+  expect(reports).toEqual([]);
 });
 
 test("a result that is too large or cannot be serialized fails only its own call", async () => {
-  const { host, ended } = await createPair(
+  const { host, reports } = await createPair(
     async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
     { limits: { frame_bytes: 2_000 } },
   );
@@ -171,7 +172,7 @@ test("a result that is too large or cannot be serialized fails only its own call
       },
     );
   }
-  expect(ended).toEqual([]);
+  expect(reports).toEqual([]);
 });
 
 test("replaces a lone surrogate in a result instead of breaking the connection", async () => {
@@ -198,21 +199,21 @@ verifies(
   "vai.shutdown",
   "aborts running calls on shutdown, reports it once, and still sends late replies",
   async () => {
-    const { host, ended } = await createPair(async (call) => {
+    const { host, reports } = await createPair(async (call) => {
       await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
       return { status: "cancelled", result: call.signal.reason };
     });
     const body = bodyOf(host.request("req_1", OPS.tool, BODY, noop));
     host.shutdown();
     expect(await body).toEqual({ status: "cancelled", result: "shutdown" });
-    expect(ended).toEqual(["shutdown"]);
+    expect(reports).toEqual(["shutdown"]);
   },
 );
 
 test("treats the end of the input as a shutdown and an invalid frame as a failure", async () => {
   const closed = await createPair(async () => ({ status: "succeeded" }));
   closed.host_end.close();
-  await expect.poll(() => closed.ended).toEqual(["shutdown"]);
+  await expect.poll(() => closed.reports).toEqual(["shutdown"]);
 
   const bad: [string, string][] = [
     [

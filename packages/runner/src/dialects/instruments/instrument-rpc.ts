@@ -109,8 +109,8 @@ class InstrumentSession implements DialectSession {
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
       after: (ms, run) => link.after(ms, run),
-      onViolation: (kind) => link.violation(kind),
-      onFailure: (error) => link.failure(error),
+      onViolation: (kind) => link.reportViolation(kind),
+      onFailure: (error) => link.reportFailure(error),
     });
   }
 
@@ -159,7 +159,7 @@ class InstrumentSession implements DialectSession {
 
   abandon(): void {}
 
-  /** Closes stdin after the shutdown request, for plugins that ignore the request. */
+  /** Closes stdin after the answer to the shutdown request, for plugins that answer it but do not exit. */
   shutdown(): void {
     void this.#host.shutdown().then(() => this.#link.transport.close());
   }

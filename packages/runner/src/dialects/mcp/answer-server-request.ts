@@ -78,10 +78,10 @@ export async function answerInputRequests(
 }
 
 /**
- * Finds the caller for a request that came over a pipe, where a request does not name its call. If the calls in flight
- * do not all belong to one session, throws, so that nobody is asked about another person's call; for `roots/list`,
- * returns null instead. Tool calls without a caller that can answer count as well, because the request may belong to
- * one of them.
+ * Finds the caller for a server request that did not come on the response stream of a call, and therefore does not show
+ * its call: any request over a pipe, for example. If the calls in flight do not all belong to one session, throws, so
+ * that nobody is asked about another person's call; for `roots/list`, returns null instead. Tool calls without a caller
+ * that can answer count as well, because the request may belong to one of them.
  */
 export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
   const origins = [...inFlight].filter(

@@ -178,8 +178,8 @@ function chooseToolIds(server: NamedServer, names: readonly string[]): string[] 
   const short = plain.map((name) => withoutServerName(server, server_name, name));
   // A shorter name must not take the name of another tool.
   const candidates = short.map((short_name, index) => {
-    const taken = short.some((other, other_index) => other_index !== index && other === short_name);
-    return `mcp_${server_name}_${taken ? plain[index] : short_name}`;
+    const is_taken = short.some((other, other_index) => other_index !== index && other === short_name);
+    return `mcp_${server_name}_${is_taken ? plain[index] : short_name}`;
   });
   const counts = new Map<string, number>();
   for (const id of candidates) counts.set(id, (counts.get(id) ?? 0) + 1);

@@ -18,7 +18,7 @@ export interface EventStream {
   answered: boolean;
 }
 
-export type StreamEvents = Pick<TransportEvents, "receive" | "violation">;
+export type StreamEvents = Pick<TransportEvents, "receive" | "reportViolation">;
 
 const RETRY_MS = 1_000;
 /** A server that requests a delay of 0 must not keep the gateway busy. */
@@ -63,12 +63,12 @@ function readEvent(text: string, stream: EventStream, limits: RunnerLimits, even
     if (stream.id !== null && details?.rpc_id === stream.id) {
       throw new BackplaneError("malformed_response", `The MCP server sent an invalid response: ${message}`);
     }
-    events.violation("not_json");
+    events.reportViolation("not_json");
     return;
   }
   for (const message of Array.isArray(value) ? value : [value]) {
     if (!isObject(message)) {
-      events.violation("message_invalid");
+      events.reportViolation("message_invalid");
       continue;
     }
     if (stream.id !== null && message.method === undefined && message.id === stream.id)

@@ -66,7 +66,7 @@ function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
 
 export function httpError(status: number, text: Buffer, location?: string): BackplaneError {
   if (status === 403) {
-    return new BackplaneError("plugin_failed", "The MCP server rejected this credential (HTTP 403).", {
+    return new BackplaneError("plugin_failed", "The MCP server does not allow this request (HTTP 403).", {
       details: { http_status: status },
     });
   }

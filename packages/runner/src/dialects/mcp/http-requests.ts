@@ -1,6 +1,6 @@
 /**
- * The open HTTP requests of one transport to an MCP server, so that closing the transport aborts them. Only the
- * request that ends the session is sent after that.
+ * Keeps track of the open HTTP requests of one transport to an MCP server, so that closing the transport aborts them.
+ * Only the request that ends the session is sent after that.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { BackplaneError } from "@backplane/contract";

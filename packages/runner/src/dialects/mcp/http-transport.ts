@@ -55,7 +55,7 @@ export class HttpTransport implements McpTransport {
     this.#http = new HttpRequests(options.requests);
     this.#stream_events = {
       receive: (message, origin) => this.#receive(message, origin),
-      violation: (kind) => events.violation(kind),
+      reportViolation: (kind) => events.reportViolation(kind),
     };
     this.#binding_headers = options.headers(options.secrets, options.config);
   }
@@ -141,7 +141,7 @@ export class HttpTransport implements McpTransport {
     if (status === 200) return this.#receiveBody(text, id);
     if (status === 404 && this.#session !== null && message.method !== "initialize") {
       this.#pending.delete(id);
-      return this.#events.expired(id);
+      return this.#events.reportExpired(id);
     }
     const sign_in_error = signInError(
       status,
@@ -160,12 +160,12 @@ export class HttpTransport implements McpTransport {
     const messages = Array.isArray(value) ? value : [value];
     for (const message of messages) {
       if (isObject(message)) this.#receive(message, id);
-      else this.#events.violation("message_invalid");
+      else this.#events.reportViolation("message_invalid");
     }
     if (this.#pending.delete(id)) {
-      this.#events.lost(
+      this.#events.reportLost(
         id,
-        new BackplaneError("malformed_response", "The MCP server answered a different request."),
+        new BackplaneError("malformed_response", "The MCP server's response does not answer the request."),
       );
     }
   }
@@ -219,7 +219,7 @@ export class HttpTransport implements McpTransport {
             opened &&
             !this.#closed
           ) {
-            this.#events.sessionLost();
+            this.#events.reportSessionLost();
           }
           if (response.statusCode !== 401) return;
           // The server rejects every request until the credential changes.
@@ -283,7 +283,7 @@ export class HttpTransport implements McpTransport {
   #failRequest(id: number, error: unknown): void {
     if (!this.#pending.delete(id)) return;
     const known = error instanceof BackplaneError ? error : unreachable(error as NodeJS.ErrnoException);
-    this.#events.lost(id, toBackplaneError(known));
+    this.#events.reportLost(id, toBackplaneError(known));
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { BackplaneError } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
-import { guardedRequests, type OutboundRules } from "../../egress/gateway-requests/guarded-requests.ts";
+import { createGuardedRequests, type OutboundRules } from "../../egress/gateway-requests/guarded-requests.ts";
 import type { Dialect, ProcessLink } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
 import { HttpTransport } from "./http-transport.ts";
@@ -31,10 +31,10 @@ function openSession(link: ProcessLink, outbound: OutboundRules, levels: ServerL
   if (grant.network !== "egress") {
     throw new BackplaneError(
       "launch_failed",
-      `The gateway does not connect to ${url.host}: the binding has no network grant.`,
+      `The gateway does not connect to ${url.host}: the grant does not allow network access.`,
     );
   }
-  const requests = guardedRequests(url, grant.allowed_domains, outbound);
+  const requests = createGuardedRequests(url, grant.allowed_domains, outbound);
   return new McpDialectSession({
     link,
     createTransport: (events) =>

@@ -1,5 +1,5 @@
 /**
- * `mcp.stdio`: an MCP server as a process, one for all calls of a binding. The binding sets its arguments and
+ * `mcp.stdio`: an MCP server as a process, one for all calls with the same pool key. The binding sets its arguments and
  * environment (`config.args`, `config.env`) and how long it may be idle (`config.idle_timeout_s`). The mounted folders
  * are its roots.
  */
@@ -110,6 +110,6 @@ function isText(value: unknown): value is string {
 
 function invalidConfig(where: string, reason: string): BackplaneError {
   return new BackplaneError("launch_failed", `${where} of the binding ${reason}.`, {
-    fix: 'Write it like this: --config \'{"args": ["/data"], "env": {"LEVEL": "info"}}\'',
+    fix: 'Write it like this: --config \'{"args": ["/data"], "env": {"LEVEL": "info"}, "idle_timeout_s": 600}\'',
   });
 }

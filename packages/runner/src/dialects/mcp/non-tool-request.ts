@@ -19,7 +19,10 @@ const MESSAGE_CHARS = 4_000;
 /** An upper bound; callers can have shorter timeouts. */
 const MAX_DURATION_MS = 300_000;
 
-/** Rejects with a BackplaneError, which is `plugin_failed` when the server answers with an error. */
+/**
+ * Rejects with a BackplaneError, which is `plugin_failed` when the server answers with an error, or with the error of
+ * the caller that was asked for input.
+ */
 export async function sendNonToolRequest(
   session: Requester,
   method: string,
@@ -78,7 +81,7 @@ export class NonToolRequest implements RequestWithAnswerer {
   readonly method: string;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id = null;
-  /** Clears its deadline and its abort listener. */
+  /** Clears the deadline and the abort listener of the request. */
   stop: () => void = () => {};
   readonly #listener: RequestListener | null;
   readonly #resolve: (result: Json) => void;

@@ -52,11 +52,11 @@ export interface RpcChannelEvents {
   /** A request from the server. Throw an RpcRejection to choose the error that the server gets. */
   onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json>;
   onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void;
-  violation(kind: string): void;
-  strayOutput(text: string): void;
-  failure(error: BackplaneError): void;
-  /** The server lost the session. Resolves when there is a new one, in which the request is sent again. */
-  expired(): Promise<void>;
+  reportViolation(kind: string): void;
+  reportStrayOutput(text: string): void;
+  reportFailure(error: BackplaneError): void;
+  /** Called when the server lost the session. Resolves when there is a new one, in which the request is sent again. */
+  reopenSession(): Promise<void>;
 }
 
 interface SentRequest {
@@ -101,7 +101,7 @@ export class RpcChannel implements TransportEvents {
     try {
       this.transport.send(message, pending.headers);
     } catch (error) {
-      this.lost(id, error as BackplaneError);
+      this.reportLost(id, error as BackplaneError);
       return 0;
     }
     return id;
@@ -113,7 +113,7 @@ export class RpcChannel implements TransportEvents {
       this.transport.send(
         params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params },
       );
-      this.#one_way.sent(this.#next_id);
+      this.#one_way.recordSent(this.#next_id);
     } catch {
       // The server does not read its input. Requests to it fail with the reason; a notification is dropped.
     }
@@ -136,58 +136,61 @@ export class RpcChannel implements TransportEvents {
       return;
     }
     if (message.jsonrpc !== "2.0") {
-      this.#events.violation("message_invalid");
+      this.#events.reportViolation("message_invalid");
       return;
     }
     const { params = {} } = message;
     if (typeof method !== "string" || !isObject(params)) {
-      this.#events.violation("message_invalid");
+      this.#events.reportViolation("message_invalid");
       return;
     }
     const from = origin === null ? null : this.#pendingFor(origin);
     if (id === undefined) this.#receiveNotification(method, params, from);
     else if (typeof id === "string" || typeof id === "number") void this.#answer(id, method, params, from);
-    else this.#events.violation("message_invalid");
+    else this.#events.reportViolation("message_invalid");
   }
 
-  lost(id: number, error: BackplaneError): void {
+  reportLost(id: number, error: BackplaneError): void {
     const sent = this.#open.get(id);
     this.#open.delete(id);
     sent?.pending.lost(error);
   }
 
-  expired(id: number): void {
+  reportExpired(id: number): void {
     const sent = this.#open.get(id);
     if (sent === undefined) return;
     if (sent.renewed) {
-      this.lost(id, new BackplaneError("crashed", "The MCP server drops each new session immediately."));
+      this.reportLost(
+        id,
+        new BackplaneError("crashed", "The MCP server drops each new session immediately."),
+      );
       return;
     }
     sent.renewed = true;
-    this.#events.expired().then(
+    this.#events.reopenSession().then(
       () => this.#resend(id, sent),
-      (error: BackplaneError) => this.lost(id, error),
+      (error: BackplaneError) => this.reportLost(id, error),
     );
   }
 
-  sessionLost(): void {
+  reportSessionLost(): void {
     // The next request reports the error.
-    this.#events.expired().catch(() => {});
+    this.#events.reopenSession().catch(() => {});
   }
 
-  violation(kind: string): void {
-    this.#events.violation(kind);
+  reportViolation(kind: string): void {
+    this.#events.reportViolation(kind);
   }
 
-  strayOutput(text: string): void {
-    this.#events.strayOutput(text);
+  reportStrayOutput(text: string): void {
+    this.#events.reportStrayOutput(text);
   }
 
-  failure(error: BackplaneError): void {
+  reportFailure(error: BackplaneError): void {
     if (this.#failure !== null) return;
     this.#failure = error;
-    for (const id of this.#open.ids()) this.lost(id, error);
-    this.#events.failure(error);
+    for (const id of this.#open.ids()) this.reportLost(id, error);
+    this.#events.reportFailure(error);
   }
 
   #pendingFor(id: number): PendingRequest | null {
@@ -199,7 +202,7 @@ export class RpcChannel implements TransportEvents {
     try {
       this.transport.send(message, pending.headers);
     } catch (error) {
-      this.lost(id, error as BackplaneError);
+      this.reportLost(id, error as BackplaneError);
     }
   }
 
@@ -211,7 +214,7 @@ export class RpcChannel implements TransportEvents {
       return;
     }
     this.#settled.add(String(id), "replied");
-    this.#one_way.replied(id);
+    this.#one_way.recordReply(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) {
       sent.pending.lost(malformed(sent.pending.method, problem));
@@ -238,7 +241,7 @@ export class RpcChannel implements TransportEvents {
       intended < this.#next_id
     ) {
       // A late answer after a cancel is allowed by the protocol; a second answer is a violation.
-      if (this.#settled.get(String(intended)) === "replied") this.#events.violation("second_reply");
+      if (this.#settled.get(String(intended)) === "replied") this.#events.reportViolation("second_reply");
       return;
     }
     const request = is_open ? intended : origin;
@@ -247,10 +250,11 @@ export class RpcChannel implements TransportEvents {
       return;
     }
     const belongs_to_request = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
-    if (!belongs_to_request || this.#one_way.tolerates(message)) this.#events.violation("answer_unknown");
+    if (!belongs_to_request || this.#one_way.tolerates(message))
+      this.#events.reportViolation("answer_unknown");
     else {
       const problem = `A response of the MCP server matches no request: its id is ${formatRpcId(id)}, but all request ids are numbers.`;
-      this.failure(new BackplaneError("malformed_response", problem));
+      this.reportFailure(new BackplaneError("malformed_response", problem));
     }
   }
 
@@ -281,9 +285,9 @@ export class RpcChannel implements TransportEvents {
     if (this.#failure !== null) return;
     try {
       this.transport.send({ jsonrpc: "2.0", id, ...answer });
-      this.#one_way.sent(this.#next_id);
+      this.#one_way.recordSent(this.#next_id);
     } catch {
-      this.#events.violation("answer_not_read");
+      this.#events.reportViolation("answer_not_read");
     }
   }
 

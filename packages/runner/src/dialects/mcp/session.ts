@@ -1,5 +1,5 @@
 /**
- * One MCP server for all calls of a binding:
+ * One MCP server for all calls with the same pool key:
  *   open (discover or initialize) → ready → closed
  * A cancelled call ends immediately, because the protocol has no acknowledgement. After a call that timed out the
  * server is probed; if it does not answer, it is abandoned and the next call gets a new one.
@@ -66,10 +66,10 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     this.#channel = new RpcChannel(options.createTransport, {
       onRequest: (method, params, origin) => this.#onRequest(method, params, origin),
       onNotification: (method, params, origin) => this.#onNotification(method, params, origin),
-      violation: (kind) => this.#link.violation(kind),
-      strayOutput: (text) => this.#link.strayOutput?.(text),
-      failure: (error) => this.#link.failure(error),
-      expired: () => this.#reopen(),
+      reportViolation: (kind) => this.#link.reportViolation(kind),
+      reportStrayOutput: (text) => this.#link.reportStrayOutput?.(text),
+      reportFailure: (error) => this.#link.reportFailure(error),
+      reopenSession: () => this.#reopen(),
     });
     this.#subscription = new McpSubscription({
       send: (pending, params) => this.#channel.send(pending, () => this.#withEnvelope(params, {})),
@@ -148,8 +148,8 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       // These methods do not exist in the stateless revision.
       if (method === "ping") return {};
       if (method === "logging/setLevel") return this.#setLevel(params.level);
-      if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
-      if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
+      if (method === "resources/subscribe") return this.#subscription.setWatched(params.uri, true);
+      if (method === "resources/unsubscribe") return this.#subscription.setWatched(params.uri, false);
     }
     const answer = await sendNonToolRequest(this, method, params, listener, signal);
     if (method === "logging/setLevel") this.#setLevel(params.level);
@@ -166,7 +166,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     return null;
   }
 
-  finished(call: McpToolCall): void {
+  removeCall(call: McpToolCall): void {
     if (this.#calls.get(call.exchange.id) === call) this.#calls.delete(call.exchange.id);
   }
 
@@ -264,12 +264,12 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   }
 
   #withdrawCall(call: McpToolCall, reason: string): void {
-    this.finished(call);
+    this.removeCall(call);
     call.withdrawn = true;
     if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
   }
 
-  /** Checks whether the server still responds. If it does not, it is stuck and is abandoned. */
+  /** Checks whether the server still responds. A server that does not is abandoned. */
   #probe(): void {
     if (this.#probing || this.#channel.error !== null) return;
     this.#probing = true;
@@ -279,7 +279,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       (reply) => {
         this.#probing = false;
         if (reply.kind !== "late" || this.#closed) return;
-        this.#channel.failure(
+        this.#channel.reportFailure(
           new BackplaneError("timeout", "The MCP server stopped answering and was abandoned."),
         );
       },
@@ -305,7 +305,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       }
     }
     if (!this.#notification_rate.allowNext()) {
-      this.#link.violation("flood");
+      this.#link.reportViolation("flood");
       return;
     }
     if (origin instanceof NonToolRequest) origin.notify(method, params);

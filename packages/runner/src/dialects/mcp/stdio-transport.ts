@@ -26,24 +26,24 @@ export class StdioTransport implements McpTransport {
       onFrame: (message) => {
         if (isObject(message)) events.receive(message, null);
         else if (Array.isArray(message)) this.#receiveBatch(message, events);
-        else events.violation("message_invalid");
+        else events.reportViolation("message_invalid");
       },
       onBadBody: (error) => {
         const text = error.details?.stray_output;
         if (typeof text === "string" && text !== "") {
           if (this.#stray === "") this.#stray = text.slice(0, STRAY_CHARS);
-          events.strayOutput?.(text);
+          events.reportStrayOutput?.(text);
         }
-        events.violation("not_json");
+        events.reportViolation("not_json");
         const { rpc_id } = error.details ?? {};
         if (typeof rpc_id === "number") {
           const message = `The MCP server sent an invalid response: ${error.message}`;
-          events.lost(rpc_id, new BackplaneError("malformed_response", message));
+          events.reportLost(rpc_id, new BackplaneError("malformed_response", message));
         }
       },
-      onFailure: (error) => events.failure(error),
+      onFailure: (error) => events.reportFailure(error),
       onClose: (cause) =>
-        events.failure(
+        events.reportFailure(
           new BackplaneError("crashed", "The MCP server closed its output.", cause === null ? {} : { cause }),
         ),
     });
@@ -73,7 +73,7 @@ export class StdioTransport implements McpTransport {
   #receiveBatch(messages: Json[], events: TransportEvents): void {
     for (const message of messages) {
       if (isObject(message)) events.receive(message, null);
-      else events.violation("message_invalid");
+      else events.reportViolation("message_invalid");
     }
   }
 }

@@ -1,5 +1,5 @@
 /**
- * In the stateless revision a server reports changes only in a `subscriptions/listen` request that stays open.
+ * In the stateless revision a server reports changes only on a `subscriptions/listen` request that stays open.
  * At most one such request is open; watching another resource replaces it.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
@@ -40,9 +40,9 @@ export class McpSubscription {
     this.#listen();
   }
 
-  watch(uri: Json | undefined, on: boolean): JsonObject {
+  setWatched(uri: Json | undefined, watched: boolean): JsonObject {
     if (typeof uri !== "string") throw new BackplaneError("plugin_failed", "params.uri must be a string.");
-    if (!on) this.#watched.delete(uri);
+    if (!watched) this.#watched.delete(uri);
     else if (this.#watched.size < MAX_WATCHED) this.#watched.add(uri);
     else throw new BackplaneError("plugin_failed", `At most ${MAX_WATCHED} resources can be watched.`);
     this.#listen();
@@ -56,16 +56,16 @@ export class McpSubscription {
     const watched: JsonObject = this.#watched.size === 0 ? {} : { resourceSubscriptions: [...this.#watched] };
     const notifications = { ...this.#lists, ...watched };
     if (Object.keys(notifications).length === 0) return;
-    const ended = () => {
+    const onEnd = () => {
       this.#id = 0;
     };
     this.#id = this.#deps.send(
       {
         method: "subscriptions/listen",
-        answered: ended,
-        refused: ended,
+        answered: onEnd,
+        refused: onEnd,
         lost: () => {
-          ended();
+          onEnd();
           this.#deps.later(() => {
             if (this.#id === 0) this.#listen();
           });

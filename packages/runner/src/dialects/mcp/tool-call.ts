@@ -19,7 +19,7 @@ export interface ToolCallSession {
   dispatch(call: McpToolCall): boolean;
   /** Resolves to null if the server requested no input and only wants the call repeated. */
   collectInput(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
-  finished(call: McpToolCall): void;
+  removeCall(call: McpToolCall): void;
 }
 
 export class McpToolCall implements RequestWithAnswerer {
@@ -57,17 +57,17 @@ export class McpToolCall implements RequestWithAnswerer {
       void this.#provideInput(result);
       return;
     }
-    this.#session.finished(this);
+    this.#session.removeCall(this);
     this.exchange.answered(acceptCall(result, this.#session.output_bytes));
   }
 
   refused(error: RpcFailure): void {
-    this.#session.finished(this);
+    this.#session.removeCall(this);
     this.exchange.answered(acceptError(error));
   }
 
   lost(error: BackplaneError): void {
-    this.#session.finished(this);
+    this.#session.removeCall(this);
     this.exchange.failed(error);
   }
 

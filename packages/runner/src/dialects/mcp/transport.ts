@@ -9,22 +9,22 @@ export interface TransportEvents {
   /** `origin` is the request on whose stream the message came; null if that is unknown. */
   receive(message: JsonObject, origin: number | null): void;
   /** The request will not be answered. */
-  lost(id: number, error: BackplaneError): void;
+  reportLost(id: number, error: BackplaneError): void;
   /** The server lost the session of this request and did not process it. */
-  expired(id: number): void;
+  reportExpired(id: number): void;
   /** The server lost the session; no request was affected. */
-  sessionLost(): void;
-  violation(kind: string): void;
+  reportSessionLost(): void;
+  reportViolation(kind: string): void;
   /** Output that is not a message. */
-  strayOutput?(text: string): void;
+  reportStrayOutput?(text: string): void;
   /** No further message can be sent on this transport. */
-  failure(error: BackplaneError): void;
+  reportFailure(error: BackplaneError): void;
 }
 
 export interface McpTransport {
   /** Whether closing a request cancels it in the stateless revision. */
   readonly cancels_by_drop: boolean;
-  /** Whether all replies share one stream, so that a reply without a known id can belong to any request. */
+  /** Whether all replies share one stream; a reply without a known id can then belong to any request. */
   readonly shares_stream: boolean;
   /**
    * `headers` are sent with the message by transports that have headers. Throws a BackplaneError such as

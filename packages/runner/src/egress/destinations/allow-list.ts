@@ -11,7 +11,7 @@ interface Pattern {
 
 export interface AllowList {
   allows(destination: Destination): boolean;
-  /** True if every name is allowed at this port, so that the name of a connection need not be checked. */
+  /** True if every name is allowed at this port; the name of a connection then need not be checked. */
   allowsAnyName(port: number): boolean;
   /** Exact names with their ports; an empty list means every port. */
   exact: readonly { host: string; ports: readonly number[] }[];

@@ -1,6 +1,7 @@
 /**
- * Applies the address rules of plugins to code inside the gateway that makes its own connections, such as the SDK of a
- * model provider. Names are resolved and all addresses checked here; the caller connects to exactly these addresses.
+ * Applies the address rules of plugins to code inside the gateway that makes its own connections, such as the client
+ * library of a model provider. Names are resolved and all addresses checked here; the caller connects to exactly these
+ * addresses.
  */
 import { isIP } from "node:net";
 import { BackplaneError } from "@backplane/contract";
@@ -16,12 +17,12 @@ const CONNECT_MS = 10_000;
 
 export interface AddressCheck {
   /**
-   * `opened` lists private destinations of this caller in addition to those of the operator. Rejects with
-   * `policy.denied` or ENOTFOUND.
+   * Returns the checked addresses. `allowed_private` lists private destinations that this caller may use in addition to
+   * those of the operator. Rejects with `policy.denied` or ENOTFOUND.
    */
-  addresses(destination: Destination, opened: readonly string[]): Promise<readonly string[]>;
+  resolveAddresses(destination: Destination, allowed_private: readonly string[]): Promise<readonly string[]>;
   /** Returns why a literal address is refused; null if it is allowed or if the host is a name. */
-  refuseLiteral(destination: Destination, opened: readonly string[]): BackplaneError | null;
+  refuseLiteral(destination: Destination, allowed_private: readonly string[]): BackplaneError | null;
 }
 
 /** `fix` explains how the destination can be allowed. */
@@ -29,29 +30,29 @@ type CheckRules = OutboundRules & { fix?: (destination: string) => string };
 
 export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
   const operator = (rules.operator_allows ?? []).map((name) => name.toLowerCase());
-  const allowedBy = (opened: readonly string[]) => new Set([...operator, ...opened]);
-  const policyFor = (opened: readonly string[]): EgressPolicy => ({
+  const withOperator = (allowed_private: readonly string[]) => new Set([...operator, ...allowed_private]);
+  const policyFor = (allowed_private: readonly string[]): EgressPolicy => ({
     // The caller decides which names may be used; this check covers the addresses only.
     allowed: allowList(["*"]),
-    operator_allows: allowedBy(opened),
+    operator_allows: withOperator(allowed_private),
     gateway: { names: new Set(), reachable: false },
     resolve: rules.resolve ?? systemResolver(CONNECT_MS),
     forbidden: rules.forbidden ?? publicExceptOwn(),
   });
   return {
-    async addresses(destination, opened) {
-      const verdict = await decideEgress(policyFor(opened), destination);
+    async resolveAddresses(destination, allowed_private) {
+      const verdict = await decideEgress(policyFor(allowed_private), destination);
       if (verdict.kind === "target") return verdict.target.addresses;
       if (verdict.kind === "refused") throw refusal(destination, verdict.reason, verdict.detail, rules.fix);
       throw Object.assign(new Error(`${formatDestination(destination)} cannot be resolved`), {
         code: "ENOTFOUND",
       });
     },
-    // Every request to a literal address is checked here, so no resolver is created for it (benchmark llm.proxy).
-    refuseLiteral(destination, opened) {
+    // Called for every connection to a literal address, so it does not create a resolver (benchmark llm.proxy).
+    refuseLiteral(destination, allowed_private) {
       if (
         isIP(destination.host) === 0 ||
-        isAllowedByOperator(allowedBy(opened), formatDestination(destination))
+        isAllowedByOperator(withOperator(allowed_private), formatDestination(destination))
       )
         return null;
       return refusal(destination, "address.literal", undefined, rules.fix);

@@ -30,7 +30,7 @@ const CONNECT_MS = 10_000;
 const MAX_SOCKETS = 64;
 
 /** Creates requests to one URL, under the allowed domains of one grant. */
-export function guardedRequests(
+export function createGuardedRequests(
   url: URL,
   allowed_domains: readonly string[],
   rules: OutboundRules = {},
@@ -84,7 +84,7 @@ async function checkAddresses(policy: EgressPolicy, destination: Destination): P
       details: { reason: verdict.reason, destination: name },
       fix:
         verdict.reason === "domain.not_allowed"
-          ? `Grant it: backplane binding set ID --domains ${name}`
+          ? `Allow it: backplane binding set ID --domains ${name}`
           : `If you trust this destination, ask an operator to add "${name}" to egress.allow_private in backplane.toml.`,
     },
   );

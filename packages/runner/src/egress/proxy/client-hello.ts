@@ -60,12 +60,12 @@ class ByteReader {
     return this.#bytes.subarray(this.at - length, this.at);
   }
 
-  number(size: 1 | 2): number | null {
+  readNumber(size: 1 | 2): number | null {
     return this.take(size)?.readUIntBE(0, size) ?? null;
   }
 
-  vector(size: 1 | 2): Buffer | null {
-    const length = this.number(size);
+  readVector(size: 1 | 2): Buffer | null {
+    const length = this.readNumber(size);
     return length === null ? null : this.take(length);
   }
 }
@@ -73,12 +73,12 @@ class ByteReader {
 function readBody(body: Buffer): ClientHelloResult {
   const reader = new ByteReader(body);
   const fixed = reader.take(2 + 32);
-  const [session, suites, compression] = [reader.vector(1), reader.vector(2), reader.vector(1)];
+  const [session, suites, compression] = [reader.readVector(1), reader.readVector(2), reader.readVector(1)];
   if (fixed === null || session === null || suites === null || compression === null) {
     return { state: "malformed" };
   }
   if (reader.left === 0) return { state: "read", name: null, hidden: false };
-  const extensions = reader.vector(2);
+  const extensions = reader.readVector(2);
   if (extensions === null || reader.left !== 0) return { state: "malformed" };
   return readExtensions(new ByteReader(extensions));
 }
@@ -88,8 +88,8 @@ function readExtensions(reader: ByteReader): ClientHelloResult {
   let name: string | null = null;
   let hidden = false;
   while (reader.left > 0) {
-    const type = reader.number(2);
-    const data = reader.vector(2);
+    const type = reader.readNumber(2);
+    const data = reader.readVector(2);
     if (type === null || data === null || seen_types.has(type)) return { state: "malformed" };
     seen_types.add(type);
     hidden ||= ENCRYPTED_NAME_EXTENSIONS.includes(type);
@@ -102,11 +102,11 @@ function readExtensions(reader: ByteReader): ClientHelloResult {
 
 /** Null unless the list has exactly one entry, of type host_name. */
 function readServerName(reader: ByteReader): string | null {
-  const list = reader.vector(2);
+  const list = reader.readVector(2);
   if (list === null || reader.left !== 0) return null;
   const entry = new ByteReader(list);
-  const type = entry.number(1);
-  const name = entry.vector(2);
+  const type = entry.readNumber(1);
+  const name = entry.readVector(2);
   if (type !== 0 || name === null || name.length === 0 || entry.left !== 0) return null;
   return name.toString("latin1");
 }

@@ -48,8 +48,8 @@ export function gatewayRoute(
     check(request, path) {
       const [route] = path.split("?", 1) as [string];
       const is_web_socket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
-      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || is_web_socket;
-      if (!served || AMBIGUOUS_PATH.test(route)) {
+      const is_served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || is_web_socket;
+      if (!is_served || AMBIGUOUS_PATH.test(route)) {
         return { reason: "gateway.route", detail: route };
       }
       return TOKEN.test(request.headers.authorization ?? "") ? null : { reason: "gateway.no_token" };

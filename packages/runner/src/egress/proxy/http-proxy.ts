@@ -42,12 +42,12 @@ export function createHttpProxy(
   route: GatewayRoute | null,
   openTunnel: (connection: ProxyConnection, target: Target) => Promise<void>,
 ): HttpProxy {
-  const served = new WeakMap<
+  const clients = new WeakMap<
     Socket,
     { connection: ProxyConnection; serving: ServingMode; unanswered: number }
   >();
   const serve = (connection: ProxyConnection, serving: ServingMode) => {
-    served.set(connection.client, { connection, serving, unanswered: 0 });
+    clients.set(connection.client, { connection, serving, unanswered: 0 });
     server.emit("connection", connection.client);
     connection.client.resume();
   };
@@ -64,11 +64,11 @@ export function createHttpProxy(
   server.on("request", (request, response) => handle(request, { response }));
   server.on("upgrade", (request, socket, head) => handle(request, { socket: socket as Socket, head }));
   server.on("connect", (request, socket, head) => {
-    const { connection, serving } = served.get(socket as Socket)!;
+    const { connection, serving } = clients.get(socket as Socket)!;
     connection.endOnError(serveConnect(connection, serving, request, head));
   });
   server.on("clientError", (error: Error & { code?: string; rawPacket?: Buffer }, socket) => {
-    const entry = served.get(socket as Socket);
+    const entry = clients.get(socket as Socket);
     if (error.code?.startsWith("HPE_")) {
       const line = error.rawPacket?.toString("latin1").split("\r\n", 1)[0] ?? "";
       if (entry !== undefined)
@@ -81,7 +81,7 @@ export function createHttpProxy(
   });
 
   function handle(request: IncomingMessage, reply: ReplyTarget): void {
-    const client = served.get(request.socket)!;
+    const client = clients.get(request.socket)!;
     const { connection, serving } = client;
     // The parser delivers the rest of a chunk after its connection has ended.
     if (connection.ended) return;
@@ -104,28 +104,33 @@ export function createHttpProxy(
   ): Promise<void> {
     const url = request.url ?? "";
     const absolute = readAbsolute(url);
-    const untunneled = readHttps(url);
-    const fixed =
+    const https_destination = readHttps(url);
+    const fixed_destination =
       serving.kind === "host" ? serving.target : serving.kind === "gateway" ? gatewayDestination() : null;
     const path = absolute === null ? url : absolute.path;
     // A local copy: the next request may be read while this one waits for its decision.
     const destination = absolute ??
-      untunneled ??
-      fixed ??
+      https_destination ??
+      fixed_destination ??
       readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
     connection.destination = destination;
     const refused = (reason: RefusalReason, detail?: string) => {
       connection.refuse(reason, detail, destination);
       sendProxyResponse(request, reply, 403, refusalText(reason, destination));
     };
-    const plain = fixed !== null && (path.startsWith("/") || (path === "*" && request.method === "OPTIONS"));
-    if (untunneled !== null) return refused("tunnel.missing", url);
-    if (absolute === null && !plain) return refused("request.malformed", url);
-    if (fixed !== null && absolute !== null && formatDestination(absolute) !== formatDestination(fixed))
+    const has_plain_path =
+      fixed_destination !== null && (path.startsWith("/") || (path === "*" && request.method === "OPTIONS"));
+    if (https_destination !== null) return refused("tunnel.missing", url);
+    if (absolute === null && !has_plain_path) return refused("request.malformed", url);
+    if (
+      fixed_destination !== null &&
+      absolute !== null &&
+      formatDestination(absolute) !== formatDestination(fixed_destination)
+    )
       return refused("host.mismatch");
     // In the absolute form the Host field is redundant, but a different value could deceive the server.
-    const named = request.headers.host !== undefined || absolute === null;
-    if (named && !namesHost(request, destination)) {
+    const must_name_host = request.headers.host !== undefined || absolute === null;
+    if (must_name_host && !namesHost(request, destination)) {
       return refused("host.mismatch", request.headers.host ?? "no Host");
     }
     if (serving.kind === "gateway") return toGateway();

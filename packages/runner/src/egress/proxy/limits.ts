@@ -1,4 +1,4 @@
-/** Limits of egress. Totals are counted per invocation. */
+/** Limits of egress. Bytes and `total_connections` are counted per invocation. */
 export interface EgressLimits {
   /** Open connections to a destination, and open sockets with or without a destination. */
   connections: number;
@@ -12,6 +12,7 @@ export interface EgressLimits {
   /** Time until the destination of a connection is known. */
   head_ms: number;
   connect_ms: number;
+  /** Time without traffic, and age, after which a connection is ended. */
   idle_ms: number;
   total_ms: number;
   /** Refusals that are kept in full; the rest are only counted. */

@@ -131,10 +131,10 @@ export class ProxyConnection {
       this.#had_traffic = false;
       this.#idle_since = now;
     }
-    const old = now - this.#opened_at > total_ms;
-    if (!old && now - this.#idle_since <= (this.#slots > 0 ? idle_ms : head_ms)) return;
+    const is_too_old = now - this.#opened_at > total_ms;
+    if (!is_too_old && now - this.#idle_since <= (this.#slots > 0 ? idle_ms : head_ms)) return;
     const head_started = this.#slots === 0 && this.client.bytesRead > this.#bytes_at_release;
-    if (!this.#finished && (old || head_started)) this.refuse("limit.time");
+    if (!this.#finished && (is_too_old || head_started)) this.refuse("limit.time");
     this.end();
   }
 

@@ -47,11 +47,11 @@ export function sandboxNetwork(
   // addresses.
   const reached = exact.filter(({ host }) => hostKind(host) === "name" || isIPv4(host));
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
-  const taken = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);
+  const reserved_ports = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);
   const ports = new Set(reached.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
   // One listener per port for all names; the dialed address distinguishes them.
   const named = [...ports]
-    .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
+    .filter((port) => port > 0 && port < 65_536 && !reserved_ports.has(port))
     .sort((a, b) => a - b)
     .slice(0, MAX_PORTS);
   return {

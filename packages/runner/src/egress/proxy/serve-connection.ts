@@ -18,16 +18,16 @@ export function createConnectionHandler(
 ): (connection: ProxyConnection, listener: EgressListener) => void {
   const names = new Map(network.hosts.map(({ address, name }) => [address, name]));
   const httpProxy: HttpProxy = createHttpProxy(state.limits, route, (connection, target) => {
-    const listener = {
+    const events = {
       connected: () => void connection.client.write(ESTABLISHED),
       failed: (reason: "unreachable" | "limit") =>
         respondOnSocket(
           connection,
           reason === "limit" ? "429 Too Many Requests" : "502 Bad Gateway",
-          `${target.host}: ${reason}\n`,
+          reason === "limit" ? "Too many connections.\n" : `${target.host} cannot be reached.\n`,
         ),
     };
-    return tunnel(connection, target, listener, (host) =>
+    return tunnel(connection, target, events, (host) =>
       httpProxy.serve(connection, { kind: "host", target: host }),
     );
   });
@@ -57,12 +57,12 @@ export function createConnectionHandler(
       answerSocks(connection, "granted");
       return httpProxy.serve(connection, { kind: "gateway" });
     }
-    const listener = {
+    const events = {
       connected: () => answerSocks(connection, "granted"),
       failed: (reason: "unreachable" | "limit") =>
         answerSocks(connection, reason === "limit" ? "failed" : "unreachable"),
     };
-    await tunnel(connection, verdict.target, listener, (target) =>
+    await tunnel(connection, verdict.target, events, (target) =>
       httpProxy.serve(connection, { kind: "host", target }),
     );
   }
@@ -75,8 +75,8 @@ export function createConnectionHandler(
     if (verdict.kind === "refused") connection.refuse(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind !== "target") return connection.end();
-    const listener = { connected: () => {}, failed: () => connection.end() };
-    await tunnel(connection, verdict.target, listener, (target) =>
+    const events = { connected: () => {}, failed: () => connection.end() };
+    await tunnel(connection, verdict.target, events, (target) =>
       httpProxy.serve(connection, { kind: "host", target }),
     );
   }

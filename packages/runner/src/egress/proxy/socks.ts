@@ -13,7 +13,7 @@ interface SocksRequest {
   destination: Destination;
 }
 
-/** Null for an unsupported request, which is recorded as refused. */
+/** Null for a malformed or unsupported request, which is recorded as refused. */
 export async function readSocks(connection: ProxyConnection): Promise<Destination | null> {
   const { client } = connection;
   const methods = await peek(client, 257, readMethods);

@@ -10,7 +10,7 @@ import { peek } from "./peek.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
 import { pump } from "./pump.ts";
 
-export interface TunnelListener {
+export interface TunnelEvents {
   connected(): void;
   /** No address accepts a connection, or the connection limit is reached. */
   failed(reason: "unreachable" | "limit"): void;
@@ -18,11 +18,11 @@ export interface TunnelListener {
 
 const TOO_LONG = { kind: "refused", reason: "request.malformed", detail: "too long" } as const;
 
-/** `serveHttp` takes over the client if it speaks HTTP. */
+/** `serveHttp` takes over the client if it speaks HTTP, as it must on port 80. */
 export async function tunnel(
   connection: ProxyConnection,
   target: Target,
-  listener: TunnelListener,
+  events: TunnelEvents,
   serveHttp: (target: Target) => void,
 ): Promise<void> {
   // The session may have been held since the destination was resolved.
@@ -30,17 +30,17 @@ export async function tunnel(
   if (connection.ended) return;
   // The HTTP proxy dials for each request itself.
   if (target.port === 80) {
-    listener.connected();
+    events.connected();
     return serveHttp(target);
   }
-  if (!connection.acquireSlot()) return listener.failed("limit");
+  if (!connection.acquireSlot()) return events.failed("limit");
   const upstream = await connection.state.dial(connection, target);
   if (connection.ended) return;
   if (upstream === null) {
     connection.releaseSlot();
-    return listener.failed("unreachable");
+    return events.failed("unreachable");
   }
-  listener.connected();
+  events.connected();
   // With TLS on 443 the client speaks first. On other ports the server may.
   if (target.port !== 443) pumpIn(connection, upstream);
   const first = await readFirst(connection, target);

@@ -77,7 +77,7 @@ export const FORBIDDEN_CALLS = {
   query_module: [178, null],
 } as const satisfies Record<string, Numbers>;
 
-/** Calls whose arguments are checked. */
+/** Calls with a decision of their own: clone3 counts as unknown, the others depend on their arguments. */
 export const EXAMINED_CALLS = {
   clone: [56, 220],
   clone3: [435, 435],

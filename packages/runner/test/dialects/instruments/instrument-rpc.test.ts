@@ -155,7 +155,7 @@ verifies(
   },
 );
 
-describe("instr.result", () => {
+describe("results and failures", () => {
   const structured = { stdout: "counted 1", stderr: "" };
   verifies("instr.result", "converts stdout, stderr, status and error to one tool result", async () => {
     const { test_runner } = createInstrumentRunner();
@@ -184,10 +184,10 @@ describe("instr.result", () => {
   });
 
   test.each([
-    ["refuses", "handshake_failed", "requires base-url and api-token"],
-    ["no-success", "handshake_failed", "no license"],
-    ["malformed", "malformed_response", "neither Success nor Error"],
-  ])("a call to a plugin with behavior %s fails with %s", async (behavior, code, expected_text) => {
+    ["that refuses to initialize", "handshake_failed", "refuses", "requires base-url and api-token"],
+    ["that reports no success for initialize", "handshake_failed", "no-success", "no license"],
+    ["that returns an invalid result", "malformed_response", "malformed", "neither Success nor Error"],
+  ])("a call to a plugin %s fails with %s", async (_, code, behavior, expected_text) => {
     const { test_runner } = createInstrumentRunner();
     const outcome = await test_runner.run(instrument(behavior));
     expect(outcome).toMatchObject({
@@ -216,8 +216,8 @@ describe("instr.result", () => {
 test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
   const { log, test_runner } = createInstrumentRunner();
   expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
-  const late = await test_runner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
-  expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  const timed_out = await test_runner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
+  expect(timed_out).toMatchObject({ status: "failed", error: { code: "timeout" } });
   expect(log()).toContain("cancel deadline_exceeded");
   expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   expect(log().filter((line) => line.startsWith("{"))).toHaveLength(1);
@@ -226,8 +226,8 @@ test("cancels a call at its deadline and keeps a plugin that reacts to it", asyn
 test("kills a plugin that ignores a cancel", async () => {
   const { test_runner } = createInstrumentRunner(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
   expect(await test_runner.run(instrument("stubborn"))).toMatchObject({ status: "succeeded" });
-  const late = await test_runner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
-  expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  const timed_out = await test_runner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
+  expect(timed_out).toMatchObject({ status: "failed", error: { code: "timeout" } });
   await until(() => test_runner.runner.health().processes === 0);
 });
 

@@ -85,7 +85,7 @@ test("takes the credential from a secret slot and uses a rotated one for the nex
 
 test.each([
   [401, "sign_in.needed", "requires a sign-in"],
-  [403, "plugin_failed", "rejected this credential"],
+  [403, "plugin_failed", "does not allow this request"],
   [302, "plugin_failed", "redirects are not followed"],
   [503, "plugin_retryable", "HTTP 503"],
 ])("explains HTTP %i", async (status, code, expected_text) => {
@@ -112,7 +112,7 @@ test("refuses a private address that the operator does not allow, and an address
   );
   expect(narrowed.error?.message).toContain("does not allow");
   const offline = await testRunnerFor(server).run(mcp(server, { grant: { network: "none" } }));
-  expect(offline.error?.message).toContain("no network grant");
+  expect(offline.error?.message).toContain("the grant does not allow network access");
   expect(server.requests).toEqual([]);
 });
 

@@ -37,9 +37,13 @@ function text(result: Json | null): string {
   return (result as { content: { text: string }[] }).content[0]!.text;
 }
 
-const REVISIONS = ["plain", "modern"];
+/** Each revision, and the behavior of the fixture that uses it. */
+const REVISIONS: [revision: string, behavior: string][] = [
+  ["2025-11-25", "plain"],
+  ["2026-07-28", "modern"],
+];
 
-test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async (behavior) => {
+test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async (_, behavior) => {
   const outcome = await createTestRunner().run(mcp(behavior, "echo", { input: { text: "hi" } }));
   expect(outcome).toMatchObject({
     status: "succeeded",
@@ -49,29 +53,32 @@ test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async
   });
 });
 
-test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behavior) => {
-  const test_runner = createTestRunner();
-  const description = await test_runner.runner.describe!(describeRequest(test_runner, behavior));
-  expect(description.exports).toHaveLength(22);
-  expect(description.warnings).toEqual([]);
-  const [echo] = description.exports;
-  expect(echo).toMatchObject({
-    id: "mcp_fixture_echo",
-    display_name: "Echo",
-    description: "Says it back",
-    tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
-  });
-  expect(description.schemas[echo!.tool.input_schema!]).toMatchObject({
-    properties: { text: { type: "string" } },
-  });
-  expect(description.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
-    /^described\/[0-9a-f]{64}\.json$/,
-  );
-  expect(description.info).toMatchObject({
-    protocol_version: behavior === "plain" ? "2025-11-25" : "2026-07-28",
-    server: { name: "fixture" },
-  });
-});
+test.each(REVISIONS)(
+  "%s: describes the tools of all pages and keeps their own names",
+  async (revision, behavior) => {
+    const test_runner = createTestRunner();
+    const description = await test_runner.runner.describe!(describeRequest(test_runner, behavior));
+    expect(description.exports).toHaveLength(22);
+    expect(description.warnings).toEqual([]);
+    const [echo] = description.exports;
+    expect(echo).toMatchObject({
+      id: "mcp_fixture_echo",
+      display_name: "Echo",
+      description: "Says it back",
+      tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
+    });
+    expect(description.schemas[echo!.tool.input_schema!]).toMatchObject({
+      properties: { text: { type: "string" } },
+    });
+    expect(description.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
+      /^described\/[0-9a-f]{64}\.json$/,
+    );
+    expect(description.info).toMatchObject({
+      protocol_version: revision,
+      server: { name: "fixture" },
+    });
+  },
+);
 
 test("reports progress and log messages of a call as its events", async () => {
   const test_runner = createTestRunner();
@@ -117,7 +124,7 @@ test("truncates output over the limit and reports what is missing", async () => 
   expect(note).toContain("image/png");
 });
 
-test("serves all calls of a binding with one process, which stays when idle", async () => {
+test("serves all calls of a binding with one process, which outlives the idle time of other plugins", async () => {
   const test_runner = createTestRunner({ limits: { idle_ms: 50 } });
   const request = { timeout_ms: 20_000 };
   const pids = await Promise.all(
@@ -209,11 +216,11 @@ test("stops a server that floods its output or never ends a line", async () => {
 });
 
 test.each([
-  ["mute", "handshake_failed", "did not answer initialize"],
-  ["prints-only", "crashed", "Usage: give me a folder"],
-  ["refuses", "handshake_failed", "not today"],
-  ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("a server with behavior %s fails to start with %s", async (behavior, code, expected_text) => {
+  ["that answers nothing", "handshake_failed", "mute", "did not answer initialize"],
+  ["that prints its usage and exits", "crashed", "prints-only", "Usage: give me a folder"],
+  ["that rejects initialize", "handshake_failed", "refuses", "not today"],
+  ["of an unknown revision", "protocol_version_mismatch", "old-revision", "1999-01-01"],
+])("a server %s fails to start with %s", async (_, code, behavior, expected_text) => {
   const test_runner = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const outcome = await test_runner.run(mcp(behavior, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
@@ -265,7 +272,7 @@ test("falls back to initialize if server/discover is not answered", async () => 
   expect(await test_runner.run(mcp("ignores-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test.each(REVISIONS)("%s: passes server requests to the caller", async (behavior) => {
+test.each(REVISIONS)("%s: passes server requests to the caller", async (_, behavior) => {
   const test_runner = createTestRunner();
   const requests: string[] = [];
   const answerRequest = async (method: string): Promise<Json> => {
@@ -351,26 +358,29 @@ test("reports the mounted folders as roots", async () => {
   expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
 });
 
-test.each(REVISIONS)("%s: supports other requests and notifications", async (behavior) => {
-  const test_runner = createTestRunner();
-  const notices: RunnerNotification[] = [];
-  test_runner.runner.onNotification!((notice) => notices.push(notice));
-  const request = {
-    ...describeRequest(test_runner, behavior),
-    method: "resources/read",
-    params: { uri: "a://x" },
-  };
-  expect(await test_runner.runner.request!(request, NO_CALLER)).toMatchObject({
-    contents: [{ uri: "a://x", text: "content" }],
-  });
-  const unknown = test_runner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
-  await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
-  await test_runner.run(mcp(behavior, "changes"));
-  const origin = { binding_id: "bind_1", project_id: null };
-  expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
-});
+test.each(REVISIONS)(
+  "%s: sends requests that are not calls, and passes on notifications",
+  async (_, behavior) => {
+    const test_runner = createTestRunner();
+    const notices: RunnerNotification[] = [];
+    test_runner.runner.onNotification!((notice) => notices.push(notice));
+    const request = {
+      ...describeRequest(test_runner, behavior),
+      method: "resources/read",
+      params: { uri: "a://x" },
+    };
+    expect(await test_runner.runner.request!(request, NO_CALLER)).toMatchObject({
+      contents: [{ uri: "a://x", text: "content" }],
+    });
+    const unknown = test_runner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
+    await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
+    await test_runner.run(mcp(behavior, "changes"));
+    const origin = { binding_id: "bind_1", project_id: null };
+    expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
+  },
+);
 
-test.each(REVISIONS)("%s: tells the server that a request was cancelled", async (behavior) => {
+test.each(REVISIONS)("%s: tells the server that a request was cancelled", async (_, behavior) => {
   const test_runner = createTestRunner();
   const request = { ...describeRequest(test_runner, behavior), method: "resources/read" };
   const stop = new AbortController();

@@ -8,7 +8,7 @@ const name = { host: "home.test", port: 80 };
 const literal = { host: "10.0.0.1", port: 80 };
 
 const refusalsOf = async (check: AddressCheck) => [
-  await check.addresses(name, []).then(
+  await check.resolveAddresses(name, []).then(
     () => expect.unreachable("the name should have been refused"),
     (error) => error as BackplaneError,
   ),

@@ -73,7 +73,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
   });
 });
 
-test("refuses other destinations with their reasons and without a connection", async () => {
+test("refuses destinations that are not allowed, each with its reason and without a connection", async () => {
   let reached = 0;
   const port = await startServer((_, response) => {
     reached++;
@@ -101,8 +101,10 @@ test("refuses other destinations with their reasons and without a connection", a
     await expect(fetch(createRequest(url))).rejects.toMatchObject({ code: "request.invalid" });
   }
   expect(reached).toBe(0);
-  const opened = createHostEgress(1, [`home.test:${port}`]);
-  expect(await opened.fetch(createRequest(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
+  const operator_egress = createHostEgress(1, [`home.test:${port}`]);
+  expect(await operator_egress.fetch(createRequest(`http://home.test:${port}/`))).toMatchObject({
+    status: 200,
+  });
 });
 
 test("fails with egress.unreachable on a missing server, name or TLS, a timeout, and too much data", async () => {

@@ -49,15 +49,24 @@ test.each<[string, Buffer]>([
   ["a server hello", record(Buffer.from([2, 0, 0, 1, 0]))],
   ["an empty hello", record(Buffer.from([1, 0, 0, 0]))],
   ["a hello cut short inside", record(Buffer.from([1, 0, 0, 3, 3, 3, 7]))],
-  ["a second message after it", hello({ name: "api.acme.test", trailing: Buffer.from([1, 0, 0, 1, 0]) })],
+  [
+    "a second message after the hello",
+    hello({ name: "api.acme.test", trailing: Buffer.from([1, 0, 0, 1, 0]) }),
+  ],
   ["extensions beyond the end of the message", hello({ name: "api.acme.test", early: true })],
   ["two names in the list", hello({ server_name: serverName("api.acme.test", "evil.test") })],
   ["an unknown kind of name", hello({ server_name: vector(2, nameEntry(1, "api.acme.test")) })],
   ["an empty name", hello({ server_name: serverName("") })],
-  ["an empty list", hello({ server_name: vector(2, Buffer.alloc(0)) })],
-  ["bytes after the list", hello({ server_name: Buffer.concat([serverName("a"), Buffer.from([0])]) })],
-  ["a list longer than its extension", hello({ server_name: Buffer.from([0xff, 0xff, 0, 0, 1, 97]) })],
-  ["the extension twice", hello({ name: "api.acme.test", more: [[0, serverName("evil.test")]] })],
+  ["an empty list of names", hello({ server_name: vector(2, Buffer.alloc(0)) })],
+  [
+    "bytes after the list of names",
+    hello({ server_name: Buffer.concat([serverName("a"), Buffer.from([0])]) }),
+  ],
+  [
+    "a list of names longer than its extension",
+    hello({ server_name: Buffer.from([0xff, 0xff, 0, 0, 1, 97]) }),
+  ],
+  ["the server_name extension twice", hello({ name: "api.acme.test", more: [[0, serverName("evil.test")]] })],
 ])("reports %s as malformed", (_, bytes) => {
   expect(readClientHello(bytes)).toEqual({ state: "malformed" });
 });

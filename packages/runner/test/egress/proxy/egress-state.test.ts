@@ -150,9 +150,9 @@ test("ends every connection when the session closes, including one whose host is
   await expect.poll(() => sockets.every((socket) => socket.destroyed || socket.readableEnded)).toBe(true);
   expect(sockets).toHaveLength(2);
   expect(session.counts().sockets).toBe(0);
-  const late = new TestClient(proxy);
-  await late.ended;
-  expect(late.text).toBe("");
+  const new_client = new TestClient(proxy);
+  await new_client.ended;
+  expect(new_client.text).toBe("");
 });
 
 test("keeps a limited number of refusals but counts all of them", async () => {

@@ -5,11 +5,11 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { createTestEgress, TestClient } from "../../support/egress.ts";
-import { emptyFolder } from "../../support/sandbox.ts";
+import { createEmptyFolder } from "../../support/sandbox.ts";
 
 /** Creates a self-signed certificate for a name that does not match the gateway's address. */
 function createCertificate() {
-  const folder = emptyFolder();
+  const folder = createEmptyFolder();
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
   const request =
     "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=gw.acme.test";

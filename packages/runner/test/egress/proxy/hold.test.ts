@@ -133,7 +133,7 @@ test("ends held connections on close", async () => {
   expect(await client.readToEnd()).toBe("");
 });
 
-test("drops a client with too many unanswered requests, held or not, and serves a few concurrent ones", async () => {
+test("drops a client with too many unanswered requests between calls, and serves a few concurrent ones", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"));
   }, PUBLIC);
