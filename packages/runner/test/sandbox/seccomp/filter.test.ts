@@ -1,13 +1,13 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
-import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
+import { filteredArch, systemCallFilter } from "../../../src/sandbox/seccomp/filter.ts";
 import {
   EXAMINED_CALLS,
   type FilteredArch,
   FORBIDDEN_CALLS,
   findCallNumber,
   LAST_KNOWN_CALL,
-} from "../../src/sandbox/seccomp/system-calls.ts";
+} from "../../../src/sandbox/seccomp/system-calls.ts";
 
 const ARCH = { x64: 0xc000003e, arm64: 0xc00000b7 } as const;
 const ARCHITECTURES = ["x64", "arm64"] as const;
