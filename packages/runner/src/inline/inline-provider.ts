@@ -1,6 +1,6 @@
 /**
- * One instrument provider inside the gateway process, from import to shutdown. It lives as long as the generation of its
- * binding. Both generations use the same data folder, so the next provider opens only after this one has shut down.
+ * One instrument provider inside the gateway process, from import to shutdown. It lives as long as one generation of
+ * its binding. All generations use the same data folder, so the next provider opens only after this one has shut down.
  */
 import {
   BackplaneError,

@@ -1,7 +1,7 @@
 /**
  * Starts one process of a package in the sandbox, as a call would, and gives the caller its pipes instead of a session.
- * The conformance suite uses it, because it also sends frames that no session would send. The process has no egress
- * beyond its grant and does not outlive the runner.
+ * The conformance suite uses this, because the suite also sends frames that no session would send. The process has no
+ * egress beyond its grant and does not outlive the runner.
  */
 import type { Readable, Writable } from "node:stream";
 import type { Grant, Runtime } from "@backplane/contract";

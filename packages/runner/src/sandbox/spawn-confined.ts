@@ -1,6 +1,6 @@
 /**
- * Starts one process in a sandbox, and kills it. It must be spawned from the main thread, because the kernel ties the
- * child's lifetime to the thread. The environment is empty, so that no variable of the gateway is in the memory of
+ * Starts and kills one process in a sandbox. The process must be spawned from the main thread, because the kernel ties
+ * the child's lifetime to the thread. The environment is empty, so that no variable of the gateway is in the memory of
  * PID 1 and no LD_PRELOAD takes effect outside the sandbox. The process gets only the descriptors it needs. Through the
  * last one, Node's IPC channel, sandbox-init passes listeners before the plugin starts.
  */

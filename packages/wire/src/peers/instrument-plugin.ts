@@ -1,8 +1,8 @@
 /**
- * The plugin side of the instrument protocol: exposes one provider through the protocol's five methods and `cancel`. A
- * plugin in its own process is connected to a pipe (serve-instruments.ts); a plugin in the gateway's process is called
- * directly, under the same rules. An error thrown by the author's `invoke` becomes a result with status Error and never
- * breaks the pipe.
+ * The plugin side of the instrument protocol: exposes one instrument provider through the protocol's five methods and
+ * `cancel`. A plugin in its own process is connected to a pipe (serve-instruments.ts); a plugin in the gateway's
+ * process is called directly, under the same rules. An error thrown by the author's `invoke` becomes a result with
+ * status Error and never breaks the pipe.
  */
 import {
   type CheckedInstruments,

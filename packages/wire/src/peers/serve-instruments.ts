@@ -1,4 +1,7 @@
-/** Serves a provider over newline-delimited JSON-RPC 2.0 and checks parameters before the author's code runs. */
+/**
+ * Serves an instrument provider over newline-delimited JSON-RPC 2.0 and checks parameters before the author's code
+ * runs.
+ */
 import { isObject, type JsonObject, RPC_ERRORS } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";

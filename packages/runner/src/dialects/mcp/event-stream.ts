@@ -26,7 +26,7 @@ const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
-/** Reads until the stream ends or has delivered its answer. Throws when a limit is exceeded or the answer is invalid. */
+/** Reads until the stream ends or has delivered its answer. Throws if a limit is exceeded or the answer is invalid. */
 export async function followStream(
   response: IncomingMessage,
   stream: EventStream,

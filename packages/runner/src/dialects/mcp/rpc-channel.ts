@@ -310,7 +310,7 @@ function malformed(method: string, problem: string): BackplaneError {
   return new BackplaneError("malformed_response", `The answer to ${method} is invalid: ${problem}.`);
 }
 
-/** Passes on the code of a client that refused. Any other error is hidden from the server. */
+/** Passes on the code, message and data of an RpcRejection or of a client's error. Any other error is hidden. */
 export function rpcFailureOf(error: unknown): RpcFailure {
   if (error instanceof RpcRejection) return error.rpc;
   const { rpcCode, code, message, data } = error as {

@@ -106,7 +106,7 @@ export function needsInput(stateless: boolean, result: Json): result is JsonObje
   return stateless && isObject(result) && result.resultType === "input_required";
 }
 
-/** Returns the parameters of the repeated request, with the requested input and the state that the server wants back. */
+/** Returns the parameters of the repeated request, with the requested input and the state the server wants back. */
 export function retryParams(
   params: JsonObject,
   { requestState }: JsonObject,
