@@ -31,17 +31,12 @@ const triage = harness({
       Object.entries(INVESTIGATIONS).map(async ([step, task]) => {
         const name = step as keyof Findings;
         if (findings[name] !== undefined) return;
-        findings[name] = await investigate(call, step, `${session_id}-${step}`, `${task}\n\n${report}`);
+        findings[name] = await runStep(call, step, `${session_id}-${step}`, `${task}\n\n${report}`);
         call.checkpoint({ findings: { ...findings } });
       }),
     );
     const notes = Object.entries(findings).map(([step, text]) => `## ${step}\n${text}`);
-    const proposal = await investigate(
-      call,
-      "propose",
-      session_id,
-      `Propose a fix.\n\n${notes.join("\n\n")}`,
-    );
+    const proposal = await runStep(call, "propose", session_id, `Propose a fix.\n\n${notes.join("\n\n")}`);
     const file = await call.writeArtifact(
       "triage.md",
       [`# ${report}`, ...notes, `## fix\n${proposal}`].join("\n\n"),
@@ -56,13 +51,11 @@ const triage = harness({
 
 export const plugin = definePlugin({ package_id: "acme/bug-triage", version: "0.1.0", exports: [triage] });
 
-/** Repeats a run that did not complete, for example because its gateway stopped, at most twice, under the next key. */
-async function investigate(
-  call: HarnessCall,
-  step: string,
-  session_id: string,
-  text: string,
-): Promise<string> {
+/**
+ * Starts the run of a step and returns its answer. A run that did not complete, for example because its gateway
+ * stopped, is repeated at most twice, each time under the next key.
+ */
+async function runStep(call: HarnessCall, step: string, session_id: string, text: string): Promise<string> {
   let run: ChildRun | undefined;
   for (let attempt = 1; attempt <= 3; attempt++) {
     run = await call.run(`${step}-${attempt}`, { session_id, input: { text } });

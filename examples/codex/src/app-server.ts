@@ -22,7 +22,7 @@ interface Message {
   error?: { message: string };
 }
 
-/** A JSON-RPC error code. */
+/** JSON-RPC's code for an internal error. */
 const INTERNAL_ERROR = -32603;
 
 export class AppServer {
@@ -117,13 +117,13 @@ export function startAppServer(
   child.stdin.on("error", () => {});
   const server = new AppServer({ input: child.stdin, output: child.stdout }, listener);
   const { promise: ended, reject } = Promise.withResolvers<never>();
-  const end = (reason: string) => {
-    const error = new Error(`Codex exited: ${reason}. ${stderr.trim()}`);
+  const end = (problem: string) => {
+    const error = new Error(`${problem}. ${stderr.trim()}`);
     server.close(error);
     reject(error);
   };
-  child.once("error", (error) => end(error.message));
-  child.once("exit", (code, signal) => end(signal === null ? `exit code ${code}` : signal));
+  child.once("error", (error) => end(`Codex cannot be started: ${error.message}`));
+  child.once("exit", (code, signal) => end(`Codex exited: ${signal ?? `exit code ${code}`}`));
   // The caller may stop waiting before the process exits.
   ended.catch(() => {});
   return { server, ended, stop: () => void child.kill("SIGKILL") };

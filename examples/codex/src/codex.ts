@@ -18,7 +18,8 @@ interface CodexConfig {
   approval?: "ask" | "never";
 }
 
-const SERVER = "backplane";
+/** The name of the gateway in the settings of Codex: as a provider of models and as an MCP server. */
+const GATEWAY_NAME = "backplane";
 const TOKEN_VARIABLE = "BACKPLANE_TOKEN";
 const DIFF_CHARS = 20_000;
 const CONTINUE = "You were interrupted. Continue where you stopped.";
@@ -33,7 +34,7 @@ const codex = harness({
     const executable = findProgram(program);
     const sha256 = await verifyProgram(executable, config.program_sha256);
     call.progress(`starting ${executable} (SHA-256 ${sha256})`);
-    const model = config.model ?? (await firstModel(call));
+    const model = config.model ?? (await findFirstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const turn = new Turn(call);
     const running = startAppServer(
@@ -84,8 +85,8 @@ export class Turn implements ServerListener {
   readonly #items = new Map<string, ThreadItem>();
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
   /** Items are recorded one after another, in the order in which Codex completes them. */
-  #recorded: Promise<void> = Promise.resolve();
-  #records = 0;
+  #writes: Promise<void> = Promise.resolve();
+  #record_count = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
   #message: ThreadItem | null = null;
 
@@ -127,7 +128,7 @@ export class Turn implements ServerListener {
       }
       case "mcpServer/elicitation/request":
         // The gateway applies its own policy to each call to its tools, so Codex need not ask about them.
-        return request.serverName === SERVER
+        return request.serverName === GATEWAY_NAME
           ? { action: "accept", content: {}, _meta: null }
           : { action: "decline", content: null, _meta: null };
       default:
@@ -160,18 +161,18 @@ export class Turn implements ServerListener {
 
   #record(blocks: Block[]): void {
     if (blocks.length === 0) return;
-    this.#recorded = this.#recorded.then(async () => {
+    this.#writes = this.#writes.then(async () => {
       await this.#call.addToConversation(blocks);
       // Shows the gateway that a restarted harness has made progress.
-      this.#call.checkpoint({ records: ++this.#records });
+      this.#call.checkpoint({ records: ++this.#record_count });
     });
-    this.#recorded.catch((error: Error) => this.#end.reject(error));
+    this.#writes.catch((error: Error) => this.#end.reject(error));
   }
 
   #finish({ status, error }: CompletedTurn): void {
     const text = this.#message === null ? "" : String(this.#message.text);
     if (status === "completed") {
-      this.#recorded.then(
+      this.#writes.then(
         () => this.#end.resolve({ summary: { text } }),
         () => {},
       );
@@ -180,7 +181,7 @@ export class Turn implements ServerListener {
     if (this.#message !== null) this.#record(blocksOf(this.#message));
     const reason = error?.message ?? `its turn ended as ${status}`;
     const reject = () => this.#end.reject(new Error(`Codex failed: ${reason}`));
-    this.#recorded.then(reject, reject);
+    this.#writes.then(reject, reject);
   }
 }
 
@@ -197,7 +198,7 @@ interface ApprovalRequest {
   serverName?: string;
 }
 
-/** States what is missing, so that nobody approves it without knowing. */
+/** A shortened diff states how much is missing, so that nobody mistakes it for the whole change. */
 function shorten(diff: string): string {
   const missing = diff.length - DIFF_CHARS;
   return missing <= 0 ? diff : `${diff.slice(0, DIFF_CHARS)}\n[${missing} more characters are not shown]`;
@@ -213,9 +214,9 @@ function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt
     : { history: [...blocks], prompt: CONTINUE };
 }
 
-async function firstModel(call: HarnessCall): Promise<string> {
+async function findFirstModel(call: HarnessCall): Promise<string> {
   const { data } = await call.gateway.json<{ data: { id: string }[] }>("/v1/models");
-  return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
+  return data[0]?.id ?? fail("No model is available. Add one: backplane provider add PLUGIN");
 }
 
 /** npm installs the program for this platform as a separate package. */
@@ -245,9 +246,9 @@ export function buildSettings(
   const server = { url: `${base}/mcp`, bearer_token_env_var: TOKEN_VARIABLE };
   const settings: [string, unknown][] = [
     ["model", model],
-    ["model_provider", SERVER],
-    [`model_providers.${SERVER}`, provider],
-    ["mcp_servers", gateway.scopes.includes("tools:invoke") ? { [SERVER]: server } : {}],
+    ["model_provider", GATEWAY_NAME],
+    [`model_providers.${GATEWAY_NAME}`, provider],
+    ["mcp_servers", gateway.scopes.includes("tools:invoke") ? { [GATEWAY_NAME]: server } : {}],
     // Rules and settings in the folder could allow commands without approval.
     ["projects", { [JSON.stringify(workspace)]: { trust_level: "untrusted" } }],
     // Sub-agents of Codex would work outside the conversation.

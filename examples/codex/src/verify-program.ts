@@ -14,6 +14,6 @@ export async function verifyProgram(program: string, expected: string | undefine
   const actual = hash.digest("hex");
   if (expected === undefined || expected === actual) return actual;
   fail(
-    `${program} has changed: its SHA-256 is ${actual}, and the binding allows only ${expected}. If you trust the new program, set program_sha256 in the configuration of the binding to the new value.`,
+    `${program} is not the program that the binding allows: its SHA-256 is ${actual}, not ${expected}. If you trust this program, set program_sha256 in the configuration of the binding to its SHA-256.`,
   );
 }

@@ -26,7 +26,8 @@ def digest(request, call):
 
 
 def ask(call, session_id, key, topic):
-    """Repeats a run that did not complete, for example because its gateway stopped, under the next key."""
+    """Asks about a topic in a run. A run that did not complete, for example because its gateway stopped, is repeated
+    under the next key."""
     for attempt in range(1, ATTEMPTS + 1):
         run = call.run(f"{key}-{attempt}", session_id, topic)
         if run["status"] == "completed":

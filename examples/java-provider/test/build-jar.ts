@@ -15,8 +15,8 @@ export function buildProviderJar(into: string): string {
   return jar;
 }
 
-/** The arguments with which javac compiles another provider, which only tests use. */
-export const ODD_PROVIDER = [
+/** The arguments with which javac compiles OddProvider, which only tests use. */
+export const ODD_PROVIDER_ARGS = [
   "-implicit:none",
   "-sourcepath",
   SDK_JAVA,

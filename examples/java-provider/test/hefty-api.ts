@@ -108,7 +108,7 @@ public interface PluginContext { String pluginId(); java.nio.file.Path dataDir()
 public interface InstrumentProvider { void initialize(PluginContext context); scala.collection.immutable.List instruments(); void shutdown(); }`,
 };
 
-/** The first folders of the libraries, all of which differ from those of the plugin. */
+/** The top-level folders of the libraries. The plugin has none of them. */
 const LIBRARY_FOLDERS = new Set(Object.keys(LIBRARIES).map((name) => name.split("/")[0]!));
 
 const PLUGIN: Record<string, string> = {

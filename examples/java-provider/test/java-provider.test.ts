@@ -16,7 +16,7 @@ import {
   NO_PERF_DATA,
   withJdk,
 } from "../../java-instrument/test/with-jdk.ts";
-import { buildProviderJar, ODD_PROVIDER, SDK_JAVA } from "./build-jar.ts";
+import { buildProviderJar, ODD_PROVIDER_ARGS, SDK_JAVA } from "./build-jar.ts";
 import { buildHeftyClasses, type HeftyClasses } from "./hefty-api.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
@@ -29,7 +29,7 @@ let test_classes: HeftyClasses;
 beforeAll(async () => {
   if (jdk_problem !== null) return;
   jar = buildProviderJar(base);
-  test_classes = buildHeftyClasses(base, ODD_PROVIDER);
+  test_classes = buildHeftyClasses(base, ODD_PROVIDER_ARGS);
   host_jar = await findOrBuildJavaHost(host_paths);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
@@ -151,7 +151,7 @@ withJdk("reports a class that is not a provider, and responds to batches accordi
   ]);
 });
 
-withJdk("cancels calls of a batch, and calls that no thread has started", async () => {
+withJdk("cancels calls of a batch, and calls that no thread has started yet", async () => {
   const { child, exited } = startHost();
   const invoke = (id: string) => ({
     jsonrpc: "2.0",
@@ -183,7 +183,7 @@ withJdk("cancels calls of a batch, and calls that no thread has started", async 
 });
 
 withJdk(
-  "returns an error for a result that cannot be serialized and for an exception without a message",
+  "returns an error for a result that cannot be serialized and for an exception whose message cannot be read",
   async () => {
     const { host, exited } = startHost("odd.OddProvider", test_classes.plugin);
     await host.initialize(initializeParams(base), 60_000);

@@ -7,7 +7,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type AgentAction, type Block, definePlugin, fail, type HarnessCall, harness } from "@backplane/sdk";
 import { type OpenCodeServer, type ServerEvent, startServer } from "./server.ts";
-import { blocksOf, describeHistory, type MessagePart, plainText, SERVER } from "./transcript.ts";
+import { blocksOf, describeHistory, GATEWAY_NAME, type MessagePart, plainText } from "./transcript.ts";
 import { verifyProgram } from "./verify-program.ts";
 
 interface OpenCodeConfig {
@@ -30,10 +30,10 @@ const opencode = harness({
     const executable = findProgram(program);
     const sha256 = await verifyProgram(executable, config.program_sha256);
     call.progress(`starting ${executable} (SHA-256 ${sha256})`);
-    const model = config.model ?? (await firstModel(call));
+    const model = config.model ?? (await findFirstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const settings = buildSettings(call, model, approval);
-    const server = await startServer(executable, workspace, buildEnvironment(call, settings));
+    const server = await startServer(executable, workspace, prepareEnvironment(call, settings));
     const stop = () => server.stop();
     call.signal.addEventListener("abort", stop);
     try {
@@ -75,9 +75,9 @@ export class Turn {
   readonly #call: TurnCall;
   readonly #server: Pick<OpenCodeServer, "send">;
   readonly #session_id: string;
-  /** Parts by their ids in the order in which they began, with the blocks of those that are complete. */
+  /** The blocks of each part by its id, in the order in which the parts began; null while a part is incomplete. */
   readonly #parts = new Map<string, Block[] | null>();
-  /** The number of parts that were recorded or are held in `#message`. */
+  /** How many parts have been processed: recorded, held in `#message`, or found to have no blocks. */
   #processed = 0;
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
   /** Parts are recorded one after another, in the order in which they began. */
@@ -205,9 +205,9 @@ function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt
     : { history: [...blocks], prompt: CONTINUE };
 }
 
-async function firstModel(call: HarnessCall): Promise<string> {
+async function findFirstModel(call: HarnessCall): Promise<string> {
   const { data } = await call.gateway.json<{ data: { id: string }[] }>("/v1/models");
-  return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
+  return data[0]?.id ?? fail("No model is available. Add one: backplane provider add PLUGIN");
 }
 
 /** npm installs the program for this platform as a separate package; `baseline` runs on every processor. */
@@ -231,11 +231,11 @@ export function buildSettings(
   const token = context.gateway.delegation_token ?? "";
   const permission = approval === "ask" ? "ask" : "allow";
   return {
-    model: `${SERVER}/${model}`,
-    small_model: `${SERVER}/${model}`,
-    enabled_providers: [SERVER],
+    model: `${GATEWAY_NAME}/${model}`,
+    small_model: `${GATEWAY_NAME}/${model}`,
+    enabled_providers: [GATEWAY_NAME],
     provider: {
-      [SERVER]: {
+      [GATEWAY_NAME]: {
         npm: "@ai-sdk/openai-compatible",
         name: "Backplane",
         options: { baseURL: `${base}/v1`, apiKey: token },
@@ -244,7 +244,7 @@ export function buildSettings(
     },
     mcp: gateway.scopes.includes("tools:invoke")
       ? {
-          [SERVER]: {
+          [GATEWAY_NAME]: {
             type: "remote",
             url: `${base}/mcp`,
             headers: { Authorization: `Bearer ${token}` },
@@ -268,7 +268,8 @@ export function buildSettings(
   };
 }
 
-export function buildEnvironment(
+/** Writes the settings to a file in the scratch folder, and returns the environment in which OpenCode reads it. */
+export function prepareEnvironment(
   call: Pick<HarnessCall, "context">,
   settings: object,
 ): Record<string, string> {

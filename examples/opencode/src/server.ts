@@ -18,7 +18,10 @@ export interface OpenCodeServer {
 }
 
 const OUTPUT_CHARS = 2_000;
-/** The stream of events breaks before the exit of the process is reported, and only the exit explains why. */
+/**
+ * How long to wait for the exit of the process after its stream of events has ended: the exit is reported later, and
+ * only the exit explains why.
+ */
 const EXIT_MS = 2_000;
 const USER = "opencode";
 
@@ -46,9 +49,9 @@ export async function startServer(
   child.stderr.on("data", (chunk) => {
     stderr = (stderr + String(chunk)).slice(-OUTPUT_CHARS);
   });
-  const end = (reason: string) => reject(new Error(`OpenCode exited: ${reason}. ${stderr.trim()}`));
-  child.once("error", (error) => end(error.message));
-  child.once("exit", (code, signal) => end(describeExit(code, signal)));
+  const end = (problem: string) => reject(new Error(`${problem}. ${stderr.trim()}`));
+  child.once("error", (error) => end(`OpenCode cannot be started: ${error.message}`));
+  child.once("exit", (code, signal) => end(`OpenCode exited: ${describeExit(code, signal)}`));
   const stop = () => void child.kill("SIGKILL");
   let base: string;
   try {
@@ -77,8 +80,9 @@ export async function startServer(
       if (!response.ok || response.body === null)
         throw new Error(`OpenCode did not open its stream of events (HTTP ${response.status}).`);
       readEvents(response.body, onEvent).then(
-        () => setTimeout(end, EXIT_MS, "its stream of events ended").unref(),
-        (error: unknown) => setTimeout(end, EXIT_MS, String(error)).unref(),
+        () => setTimeout(end, EXIT_MS, "The stream of events of OpenCode ended").unref(),
+        (error: unknown) =>
+          setTimeout(end, EXIT_MS, `The stream of events of OpenCode failed: ${String(error)}`).unref(),
       );
     },
   };

@@ -13,8 +13,11 @@ export interface MessagePart {
   state?: { status: string; input?: Record<string, unknown>; output?: string; error?: string };
 }
 
-/** The name of the gateway's MCP server in OpenCode. OpenCode calls its tools SERVER_TOOL. */
-export const SERVER = "backplane";
+/**
+ * The name of the gateway in the settings of OpenCode: as a provider of models and as an MCP server. OpenCode puts it
+ * and an underscore before the names of the server's tools.
+ */
+export const GATEWAY_NAME = "backplane";
 
 /** Results are shown to models again, so they are bounded. */
 const RESULT_CHARS = 20_000;
@@ -49,7 +52,7 @@ export function blocksOf(part: MessagePart): Block[] | null {
 
 /** Other harnesses call a tool of the gateway by its own name. */
 function withoutServerPrefix(tool: string): string {
-  return tool.startsWith(`${SERVER}_`) ? tool.slice(SERVER.length + 1) : tool;
+  return tool.startsWith(`${GATEWAY_NAME}_`) ? tool.slice(GATEWAY_NAME.length + 1) : tool;
 }
 
 /** The conversation as text, because OpenCode accepts only user messages. */

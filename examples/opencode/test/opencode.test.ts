@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
 import { expect, onTestFinished, test } from "vitest";
-import { buildEnvironment, buildSettings, Turn } from "../src/opencode.ts";
+import { buildSettings, prepareEnvironment, Turn } from "../src/opencode.ts";
 import { readEvents, type ServerEvent, startServer } from "../src/server.ts";
 import { describeHistory, type MessagePart } from "../src/transcript.ts";
 import { verifyProgram } from "../src/verify-program.ts";
@@ -201,14 +201,14 @@ test("points OpenCode at the gateway, and at its tools only with the scope for t
 test("keeps the token out of the environment, which the commands of OpenCode inherit", () => {
   const scratch_dir = mkdtempSync(join(tmpdir(), "opencode-scratch-"));
   onTestFinished(() => rmSync(scratch_dir, { recursive: true }));
-  const environment = buildEnvironment({ context: { scratch_dir } } as never, { apiKey: "vai_dlg_1" });
+  const environment = prepareEnvironment({ context: { scratch_dir } } as never, { apiKey: "vai_dlg_1" });
   expect(JSON.stringify(environment)).not.toContain("vai_dlg_1");
   const file = environment.OPENCODE_CONFIG!;
   expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ apiKey: "vai_dlg_1" });
   expect(statSync(file).mode & 0o777).toBe(0o600);
 });
 
-test("suspects the memory limit when OpenCode is killed or aborts", async () => {
+test("names the memory limit as a possible cause when OpenCode is killed or aborts", async () => {
   const folder = mkdtempSync(join(tmpdir(), "opencode-killed-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const program = join(folder, "opencode");

@@ -4,7 +4,7 @@ import { hostToolFiles } from "../../../packages/sdk/test/host/tool-host.ts";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
 
-test("lists both files as tools with their own fields", async () => {
+test("lists both files as tools with the risk and the category that they declare", async () => {
   const host = await hostToolFiles(folder);
   const { tools, warnings } = await host.describe();
   expect(warnings).toEqual([]);
@@ -14,7 +14,7 @@ test("lists both files as tools with their own fields", async () => {
   ]);
 });
 
-test("word_count counts words and reports progress", async () => {
+test("word_count counts words and streams output for each paragraph", async () => {
   const host = await hostToolFiles(folder);
   const { status, result } = await host.call("word_count", { text: "one two\n\nthree" });
   expect([status, result.content]).toEqual(["succeeded", [{ type: "text", text: "3 words" }]]);

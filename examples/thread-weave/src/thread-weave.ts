@@ -81,7 +81,7 @@ function findRequiredBlocks(
     (source.projection.pinned_items ?? []).map((item) => (item as { entry_id?: number }).entry_id),
   );
   const last_response = blocks.findLastIndex(({ kind }) => kind === "response");
-  const results = new Set(
+  const answered_ids = new Set(
     blocks
       .slice(last_response + 1)
       .flatMap(({ kind, tool_call_id }) => (kind === "tool_result" ? [tool_call_id] : [])),
@@ -94,7 +94,7 @@ function findRequiredBlocks(
       if (kind === "system") return policy.retain_system !== false && name !== "summary";
       if (policy.retain_open_tasks === false || index <= last_response) return false;
       if (kind === "input") return from_entries === undefined;
-      return kind === "tool_call" && !results.has(tool_call_id);
+      return kind === "tool_call" && !answered_ids.has(tool_call_id);
     }),
   );
 }

@@ -109,7 +109,10 @@ function splitSentences(blocks: readonly ChainBlock[]): Sentence[] {
   return sentences;
 }
 
-/** Rare words raise the score of a sentence; other lines of the same shape, such as those of a log, lower it. */
+/**
+ * Rare words, specific details and decisions raise the score of a sentence; small talk, questions and other lines of
+ * the same shape, such as those of a log, lower it.
+ */
 function setScores(sentences: readonly Sentence[]): void {
   const word_counts = new Map<string, number>();
   const shapes = new Map<string, number>();
@@ -135,7 +138,7 @@ function setScores(sentences: readonly Sentence[]): void {
   }
 }
 
-/** The text without its numbers, paths and names. */
+/** The text with a placeholder for each number, path and name. */
 function shapeOf(text: string): string {
   return text
     .replace(/\S*\/\S*/g, "/")
@@ -159,7 +162,7 @@ function chooseSentences(sentences: readonly Sentence[], room: number): Sentence
   return chosen.sort((a, b) => a.order - b.order);
 }
 
-/** The text without case, spaces and the punctuation around words. */
+/** The text in lower case, with single spaces and without the punctuation around words. */
 function repetitionKey(text: string): string {
   return text
     .toLowerCase()
@@ -169,8 +172,8 @@ function repetitionKey(text: string): string {
 }
 
 /**
- * Groups exchanges by shared words. Every exchange begins as a topic; the smallest one joins the nearest other until
- * each has enough lines to be worth a block and a title.
+ * Groups exchanges by shared words. Every exchange begins as a topic; the smallest topic joins the nearest other
+ * one until each has enough lines to be worth a block and a title.
  */
 function groupByTopic(chosen: readonly Sentence[]): Topic[] {
   const topics = [...Map.groupBy(chosen, ({ exchange }) => exchange)].map(([exchange, sentences]): Topic => {

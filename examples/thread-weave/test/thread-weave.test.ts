@@ -70,7 +70,7 @@ verifies(
   () => {
     const first = compactToSeed(createRequest(BLOCKS));
     expect(compactToSeed(createRequest(BLOCKS))).toEqual(first);
-    // The next generation lists the original entries.
+    // A woven block lists the original entries, or entries that the first compaction kept unchanged.
     const again = first.map((block, n) => ({ ...block, entry_id: 1_000 + n }));
     const second = compactToSeed(createRequest(again, [], 400));
     const ids = second.flatMap(({ from_entries = [] }) => from_entries);
@@ -154,7 +154,7 @@ test("lists only the newest of the entries that state the same fact", () => {
   expect(woven[0]!.from_entries).not.toContain(800);
 });
 
-test("counts images and PDFs as the gateway does, so that its answer fits in the target", () => {
+test("counts images and PDFs as the gateway does, so that the compacted chain fits in the target", () => {
   const words = { type: "text", text: "see" };
   const size = (part: object) => sizeOf({ kind: "input", content: [words, { type: "x", ...part }] }) - 5;
   expect(size({ type: "image", mimeType: "image/png", text: "[image]", bytes: 400_000 })).toBe(6_400);
