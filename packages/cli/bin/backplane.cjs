@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The launcher. It runs under the Node on the PATH (18 or later), so it is CommonJS. If that Node is too old, it starts
- * the bundled Node with the same arguments. dist/main.js uses this file for the same purpose.
+ * The launcher. It runs under the Node on the PATH, which may be as old as 18. If that Node is too old for Backplane,
+ * the launcher starts the bundled Node with the same arguments. dist/main.js uses this file for the same purpose.
  */
 "use strict";
 

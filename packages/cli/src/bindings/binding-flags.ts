@@ -29,7 +29,7 @@ import { resolveGatewayPath } from "../context/gateway-path.ts";
 import { canAsk, readHidden } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
 
-/** Settings of an MCP server, which are fields of its config. */
+/** Settings of an MCP server. They are fields of the configuration of its binding. */
 interface ServerOptions {
   name?: string;
   args?: string[];
@@ -207,7 +207,7 @@ async function resolveSecretRefs(
   return refs;
 }
 
-/** The gateway's error does not contain the secret's name, so the name is added here. */
+/** Resolves the name of a secret. The gateway's error does not contain the name, so the name is added here. */
 async function findSecretRef(context: CommandContext, name: string): Promise<string> {
   try {
     return (await context.client().secrets.get(name)).ref;

@@ -1,6 +1,6 @@
 /**
  * Reports the effect of a changed binding. Package, project, organization and host policy can narrow what a binding
- * grants, so an accepted flag may have no effect. A process that no longer starts is reported before its first call.
+ * allows, so an accepted flag may have no effect. A process that no longer starts is reported before its first call.
  */
 import { type Binding, type ValidationReport, WHOLE_PACKAGE } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";

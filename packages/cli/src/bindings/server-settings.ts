@@ -21,11 +21,11 @@ export async function requireServerForFlags(
 }
 
 export function reportNewName({ out }: CommandContext, previous: Binding, current: Binding): void {
-  const [old, name] = [boundServerName(previous), boundServerName(current)];
-  if (old === name || previous.config.name === current.config.name) return;
+  const [previous_name, name] = [boundServerName(previous), boundServerName(current)];
+  if (previous_name === name || previous.config.name === current.config.name) return;
   out.note(
     plainLine(
-      `The tools of this server are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${old}_… no longer match them.`,
+      `The tools of this server are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${previous_name}_… no longer match them.`,
     ),
   );
 }

@@ -10,8 +10,9 @@ const MAX_INCOMPLETE = 8;
 
 export class AnswerText {
   readonly #write: (text: string) => void;
-  /** Text of the current model call. */
+  /** The text of the current model call that has been printed. */
   #written = "";
+  /** The text of the current model call that has arrived as deltas. */
   #streamed = "";
   #iteration = 0;
   /** Whether the complete text of this call has arrived. */

@@ -86,7 +86,7 @@ export function keysHint(approval: Approval): string {
 }
 
 /**
- * Null if the line is not an answer, so that the prompt is repeated. The digest identifies the arguments that were
+ * Null if the line is not an answer; the caller then repeats the prompt. The digest identifies the arguments that were
  * shown.
  */
 export function readAnswer(approval: Approval, line: string): ApprovalAnswer | null {

@@ -104,7 +104,7 @@ export class Conversation {
     return await turn_end.promise;
   }
 
-  /** Also interrupts a turn whose message is still being sent. */
+  /** Interrupts the running turn, even if its message is still being sent. Resolves to whether a turn was running. */
   async interrupt(): Promise<boolean> {
     this.#interrupt_pending = true;
     const { sessions } = this.#context.client();

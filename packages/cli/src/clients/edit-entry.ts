@@ -114,8 +114,9 @@ function replaceValues(text: string, before: Json, after: Json): string | null {
   if (!isObject(before) || !isObject(after)) return null;
   let edited: string | null = text;
   for (const [name, value] of Object.entries(after)) {
-    const old: Json | undefined = Object.hasOwn(before, name) ? before[name] : undefined;
-    edited = old === undefined || edited === null ? null : replaceValues(edited, old, value as Json);
+    const old_value: Json | undefined = Object.hasOwn(before, name) ? before[name] : undefined;
+    edited =
+      old_value === undefined || edited === null ? null : replaceValues(edited, old_value, value as Json);
   }
   return edited;
 }

@@ -95,7 +95,7 @@ const COMMANDS: Record<string, (details: Record<string, unknown>) => string | un
   "run.not_found": () => "backplane run list",
   // The remedy in the error table is about HTTP headers.
   "request.precondition": () =>
-    "Someone else changed it at the same time. Review it, then run the command again.",
+    "The record was changed by another request at the same time. Review it, then run the command again.",
   "secret.in_use": ({ used_by }) => commandForFirst(used_by, "backplane binding set --unset-secret SLOT"),
   "binding.conflict": ({ binding_id }) =>
     typeof binding_id === "string" ? `backplane binding set ${binding_id} with the same flags` : undefined,

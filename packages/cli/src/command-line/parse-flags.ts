@@ -91,7 +91,7 @@ export interface MountFlag {
   writable: boolean;
 }
 
-/** Collects `folder[:target][:rw]`. The folder is on the gateway's machine, so it is resolved with the gateway's URL. */
+/** Collects `folder[:target][:rw]`. `resolveGatewayPath` resolves the folder, which is on the gateway's machine. */
 export function parseMount(text: string, previous: MountFlag[] | false = []): MountFlag[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");

@@ -178,7 +178,7 @@ function describe(approval: Approval): string {
     replaces,
     changed,
   } = approval;
-  const records = fields({
+  const summary = fields({
     id,
     tool,
     package: `${package_id}@${package_version}`,
@@ -194,5 +194,5 @@ function describe(approval: Approval): string {
     answered_by: answered_by ?? undefined,
     feedback: feedback ?? undefined,
   });
-  return `${records}\narguments:\n${exactJson(approval.input)}`;
+  return `${summary}\narguments:\n${exactJson(approval.input)}`;
 }

@@ -128,9 +128,9 @@ async function connect(
   client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const known = requireKnownClient(client_name);
+  const known_client = requireKnownClient(client_name);
   assertValidOptions(context, options);
-  const client_file = await readClientFile(context, known, options);
+  const client_file = await readClientFile(context, known_client, options);
   const { client, file, config, entry, connection } = client_file;
   const url = `${context.url()}/mcp`;
   if (entry !== undefined && connection === null) throw entryConflictError(client_file, options.name);
@@ -313,14 +313,14 @@ function requireKnownClient(client_name: string): KnownClient {
 
 /** Keeps fields that the user added to the entry, such as a timeout. */
 function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Connection): JsonObject {
-  const built = client.buildEntry(connection);
-  if (entry === undefined) return built;
+  const new_entry = client.buildEntry(connection);
+  if (entry === undefined) return new_entry;
   const current = entry as JsonObject;
   const headers = client.headers_field;
   return {
     ...current,
-    ...built,
-    [headers]: { ...(current[headers] as JsonObject), ...(built[headers] as JsonObject) },
+    ...new_entry,
+    [headers]: { ...(current[headers] as JsonObject), ...(new_entry[headers] as JsonObject) },
   };
 }
 

@@ -184,7 +184,7 @@ async function noteUnmatchedPattern(context: CommandContext, field: string): Pro
   if (tools === null || tools.some((entry) => tool_pattern.test(entry.name))) return;
   context.out.note(
     plainLine(
-      `No tool is named ${pattern} yet; the setting applies as soon as a tool has this name. See: backplane tool list --all`,
+      `No tool matches ${pattern} yet; the setting applies as soon as one does. See: backplane tool list --all`,
     ),
   );
 }

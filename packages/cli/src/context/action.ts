@@ -27,7 +27,7 @@ export function createToAction(io: Io, setExitCode: (exit: number) => void): ToA
     };
 }
 
-/** Says which credential was rejected and by which gateway, because a forgotten variable overrides that of the home. */
+/** Names the rejected credential and the gateway, because a forgotten variable overrides the credential of the home. */
 function rejectedTokenError(context: CommandContext, error: Error): BackplaneError {
   const { flags, io, home } = context;
   const source = tokenSource(flags, io.env, home);

@@ -29,7 +29,7 @@ export function describeCard(card: MarketplaceCard): string {
     references: source.references.map(({ title, url }) => `${title} ${url}`),
     artifact: card.oci,
     signed_with: card.signature?.key_id ?? null,
-    binds: card.install_policy.bind ? `for the ${card.install_policy.scope}` : "nothing",
+    binds: bindsText(card),
     tokens: `${card.tokens} in each model call`,
     catalog: catalog.fetched_at === null ? catalog.name : `${catalog.name}, read ${catalog.fetched_at}`,
     in_use: card.in_use,
@@ -43,6 +43,11 @@ export function describeCard(card: MarketplaceCard): string {
     ...describeNextStep(card),
   ];
   return [summary, "", ...sentences.map(plainLine)].join("\n");
+}
+
+function bindsText({ install_policy: { bind, scope } }: MarketplaceCard): string {
+  if (!bind) return "nothing";
+  return scope === "org" ? "for the organization" : "for the project";
 }
 
 /** The part of the card that a person approves with the installation. */
@@ -72,7 +77,7 @@ function describeNextStep(card: MarketplaceCard): string[] {
   return [
     key_trusted === true
       ? `Signed with ${key}, which is trusted here.`
-      : `Signed with ${key}, which is not trusted here. To trust it: backplane key trust`,
+      : `Signed with ${key}, which is not trusted here. To trust it: backplane key trust FILE --name NAME`,
     upgrades.length === 0
       ? `backplane plugin install marketplace:${id}`
       : `backplane plugin upgrade ${pack.package_id} --from marketplace:${id}`,

@@ -3,15 +3,15 @@ import { BackplaneError, definedFields, type Installation, type Package } from "
 import { listScopeBindings } from "../bindings/list-scope-bindings.ts";
 import type { CommandContext } from "../context/context.ts";
 import { findInstalledPackage } from "../packages/find-package.ts";
-import type { InstallOptions } from "./installation-settings.ts";
 import { installEntry } from "./install-entry.ts";
+import type { InstallOptions } from "./installation-settings.ts";
 import { type PluginSource, readPluginSource } from "./plugin-source.ts";
 import { type LocalOrGatewaySource, sendInstallation } from "./send-installation.ts";
 
 const VERSION = /^\d+\.\d+\.\d+(?:[-+].*)?$/;
 
 interface VersionOptions extends Pick<InstallOptions, "allowScripts" | "allowBuild"> {
-  /** The upgrade is for the bindings of the whole organization. */
+  /** The version is for the bindings of the whole organization. */
   orgWide?: boolean;
 }
 

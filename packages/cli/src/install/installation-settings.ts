@@ -18,7 +18,7 @@ export interface InstallOptions extends BindingOptions {
   allowBuild?: string[];
 }
 
-/** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */
+/** Resolves the names of secrets unless nothing is bound, so an unknown secret is reported before anything is sent. */
 export async function readInstallationSettings(
   context: CommandContext,
   options: InstallOptions,

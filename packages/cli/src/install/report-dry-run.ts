@@ -12,7 +12,7 @@ import { ifAllowed } from "../bindings/report-tools.ts";
 import type { CommandContext } from "../context/context.ts";
 import { formatPermissions, listAbilities } from "../packages/permission-text.ts";
 import { describeSignature } from "../packages/signature-text.ts";
-import { formatVersionChanges, findReplacedVersions } from "../packages/version-changes.ts";
+import { findReplacedVersions, formatVersionChanges } from "../packages/version-changes.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 type PlannedBindings = Installation["bindings"];
@@ -89,7 +89,7 @@ function formatUpgrade({
 
 function formatBindings(planned: readonly PlannedPackage[]): string[] {
   const bindings = planned.flatMap((item) => item.bindings);
-  if (bindings.length === 0) return ["Would bind nothing. To bind its exports, add --bind."];
+  if (bindings.length === 0) return ["Would bind nothing. To bind the exports, add --bind."];
   return bindings.flatMap(({ binding, change }) => {
     const { export_id, package_id, previous } = binding;
     const name = export_id === WHOLE_PACKAGE ? package_id : export_id;

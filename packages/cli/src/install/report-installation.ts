@@ -18,7 +18,7 @@ import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
 import { formatPermissions } from "../packages/permission-text.ts";
-import { formatVersionChanges, findReplacedVersions } from "../packages/version-changes.ts";
+import { findReplacedVersions, formatVersionChanges } from "../packages/version-changes.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { reportDryRun } from "./report-dry-run.ts";
 
@@ -223,9 +223,9 @@ async function suggestNextStep(
     );
   if (bindings === null) {
     const first = exports[0]!;
-    const older_binding = await findOlderBinding(context, installed, first.id);
-    if (older_binding !== undefined) {
-      const { package_version, scope } = older_binding;
+    const other_binding = await findBindingOfOtherVersion(context, installed, first.id);
+    if (other_binding !== undefined) {
+      const { package_version, scope } = other_binding;
       const flag = scope.project_id === null ? " --org-wide" : "";
       out.note(
         `${first.id} is bound to version ${package_version}. Next: backplane plugin upgrade ${installed.package_id}@${installed.version}${flag}`,
@@ -251,7 +251,7 @@ async function suggestNextStep(
 }
 
 /** A second binding beside a binding of another version would be a rollout, so an upgrade is suggested instead. */
-async function findOlderBinding(
+async function findBindingOfOtherVersion(
   context: CommandContext,
   { package_id, version }: Package,
   export_id: string,

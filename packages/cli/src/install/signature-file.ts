@@ -1,4 +1,4 @@
-/** Finds the signature of a package on this machine. The gateway reads and verifies it. */
+/** Reads the signature of a package on this machine. The gateway verifies it. */
 import { readFileSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { BackplaneError, isObject, type JsonObject, SIGNATURE_FILE } from "@backplane/contract";
@@ -19,7 +19,7 @@ export function readSignatureFile(
     throw invalidSignatureError(specified, "does not exist");
   }
   if (!info.isFile() || info.size > MAX_BYTES)
-    throw invalidSignatureError(file, "is not a file of at most 64 kB");
+    throw invalidSignatureError(file, "is not a file of at most 64 KiB");
   try {
     const json: unknown = JSON.parse(readFileSync(file, "utf8"));
     if (isObject(json)) return json;

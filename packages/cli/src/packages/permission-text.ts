@@ -27,10 +27,10 @@ export function listAbilities(described: DescribedPackage): ExportAbilities[] {
 
 /** Lines for a terminal, each with at most `max_names` names. */
 export function formatPermissions(packages: readonly DescribedPackage[], max_names = Infinity): string[] {
-  const named = packages.flatMap((described) => nameRequests(described, packages.length > 1));
+  const named_requests = packages.flatMap((described) => nameRequests(described, packages.length > 1));
   const without = packages.filter((described) => listRequests(described).length === 0);
   return [
-    ...groupByText(named, ({ permissions }) => describe(permissions)).flatMap(({ items, lines }) => [
+    ...groupByText(named_requests, ({ permissions }) => describe(permissions)).flatMap(({ items, lines }) => [
       `What ${joinNames([...new Set(items.map(({ name }) => name))], max_names)} may do:`,
       ...lines.flatMap(({ sentence, reasons }) => [
         `  ${sentence}`,

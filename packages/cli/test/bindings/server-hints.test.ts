@@ -22,7 +22,7 @@ test("suggests the usual argument for a server that starts a listener", () => {
   ]);
 });
 
-test("adds nothing to other messages", () => {
+test("returns no hints for other messages", () => {
   const refused =
     "did not answer within 30000 ms. From stderr: Error: Proxy response (403) when HTTP Tunneling";
   expect(serverHints(`${refused}: https://mcp.example.com:443 (the grant allows no port)`, "bind_1")).toEqual(

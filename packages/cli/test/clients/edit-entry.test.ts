@@ -295,7 +295,7 @@ test("recognizes an entry as written by `client connect` only if it has a gatewa
   for (const entry of other_entries) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
 });
 
-test("masks the admin token and delegated tokens in a diff too", () => {
+test("masks the admin token and delegated tokens in a diff", () => {
   const diff = formatDiff("/c", "Bearer bpa_secret\n", "Bearer vai_dlg_secret\n");
   expect(diff).toBe("--- /c\n+++ /c\n@@ -1,1 +1,1 @@\n-Bearer bpa_…\n+Bearer vai_dlg_…");
 });

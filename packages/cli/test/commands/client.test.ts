@@ -64,7 +64,13 @@ async function sendMcpRequest(token: string, method: string, params: JsonObject 
   return { status: response.status, result: JSON.parse(message).result as JsonObject };
 }
 
-const FILES: [string, string, string, (text: string) => JsonObject][] = [
+/** The file of each client in the home and in a project, and a function that reads the entry. */
+const FILES: [
+  client: string,
+  user_file: string,
+  project_file: string,
+  readEntry: (text: string) => JsonObject,
+][] = [
   ["claude", ".claude.json", ".mcp.json", (text) => JSON.parse(text).mcpServers.backplane],
   [
     "codex",
@@ -158,7 +164,7 @@ verifies(
   async () => {
     const file = join(home, ".gemini/settings.json");
     await runClient("connect", "gemini");
-    const old = readToken(file);
+    const old_token = readToken(file);
     const settings = JSON.parse(readFileSync(file, "utf8"));
     settings.mcpServers.backplane.timeout = 5_000;
     writeFileSync(file, JSON.stringify(settings, null, 4));
@@ -170,7 +176,7 @@ verifies(
       problem: "the key is not valid",
     });
     await runClient("connect", "gemini");
-    expect(readToken(file)).not.toBe(old);
+    expect(readToken(file)).not.toBe(old_token);
     expect(JSON.parse(readFileSync(file, "utf8")).mcpServers.backplane.timeout).toBe(5_000);
     expect(await listActiveKeys("client:gemini")).toHaveLength(1);
     await runClient("disconnect", "gemini");
@@ -206,7 +212,7 @@ verifies(
 
 verifies(
   "client.connect",
-  "restores every byte of a file without servers, and removes only its entry from a file that was edited since",
+  "restores every byte of a file without servers, and removes only the gateway's entry from a file that was edited since",
   async () => {
     for (const [name, path, original, edited] of [
       [
@@ -242,10 +248,10 @@ verifies(
 verifies("client.connect", "keeps the role and the tools of a client that is connected again", async () => {
   await runClient("connect", "claude", "--role", "guest", "--tools", "echo");
   const file = join(home, ".claude.json");
-  const old = readToken(file);
+  const old_token = readToken(file);
   expect(await runClient("connect", "claude", "--tools", "slow")).toMatchObject({ exit: EXIT.ok });
   expect(await listActiveKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
-  expect(await sendMcpRequest(old, "tools/list")).toMatchObject({ status: 401 });
+  expect(await sendMcpRequest(old_token, "tools/list")).toMatchObject({ status: 401 });
   const [key] = await listActiveKeys("client:claude");
   await gateway.json(["key", "revoke", key!.id, "--yes"]);
   await runClient("connect", "claude");
@@ -266,10 +272,10 @@ test("changes only the key of an entry that is connected again, and keeps its co
     const comment = name === "codex" ? "# mine\n" : "// mine\n";
     writeFileSync(file, readFileSync(file, "utf8").replace(/( *"?url"?)/, `${comment}$1`));
     const original = readFileSync(file, "utf8");
-    const old = readToken(file);
+    const old_token = readToken(file);
     await runClient("connect", name, "--role", "guest");
-    expect(readToken(file)).not.toBe(old);
-    expect(readFileSync(file, "utf8")).toBe(original.replace(old, readToken(file)));
+    expect(readToken(file)).not.toBe(old_token);
+    expect(readFileSync(file, "utf8")).toBe(original.replace(old_token, readToken(file)));
     await runClient("disconnect", name);
   }
 });
@@ -287,7 +293,7 @@ test("does not change a read-only file and revokes the key that was created for 
 
 verifies(
   "client.connect",
-  "changes neither an invalid file nor an entry that it did not write, and creates no key",
+  "changes neither an invalid file nor an entry of another origin, and creates no key",
   async () => {
     const file = join(home, ".claude.json");
     for (const text of ['{\n  "a": 1,\n  oops\n}', '{"mcpServers": {"backplane": {"command": "mine"}}}']) {
@@ -350,7 +356,7 @@ test("warns about a pattern of --tools that no tool matches", async () => {
   await runClient("disconnect", "claude");
 });
 
-test("reports the key that it could not revoke", async () => {
+test("reports a key that could not be revoked", async () => {
   await runClient("connect", "cursor");
   const [key] = await listActiveKeys("client:cursor");
   const file = join(home, ".cursor/mcp.json");

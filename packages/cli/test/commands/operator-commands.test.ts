@@ -45,9 +45,9 @@ describe("access and records", () => {
     await gateway.json(["key", "generate", "-o", key]);
     const trust = (...more: string[]) =>
       gateway.backplane(["key", "trust", `${key}.pub`, "--name", "Acme", ...more]);
-    const over = await trust("--not-after", "2020-01-01T00:00:00Z");
-    expect(over.exit).toBe(EXIT.failed);
-    expect(over.err).toContain("The period of the key is over");
+    const expired = await trust("--not-after", "2020-01-01T00:00:00Z");
+    expect(expired.exit).toBe(EXIT.failed);
+    expect(expired.err).toContain("The period of the key is over");
     expect((await trust("--packages", "acne/*", "--not-after", "2998-01-01T00:00:00Z")).exit).toBe(EXIT.ok);
     expect((await trust("--packages", "acme/*")).out).toContain(
       "as Acme for acme/* until 2998-01-01T00:00:00Z (tkey_",

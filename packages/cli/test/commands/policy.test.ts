@@ -44,7 +44,7 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
   const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
   expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("The value of tolerance")]);
   // A risk may be set before its tool exists, so a misspelled name is reported.
-  expect((await setPolicy("risks.agnet", "low")).err).toContain("No tool is named agnet yet;");
+  expect((await setPolicy("risks.agnet", "low")).err).toContain("No tool matches agnet yet;");
   expect((await setPolicy("risks.ag*t", "low")).err).toBe("");
   // After several concurrent changes the policy contains all of them.
   const names = ["a", "b", "c", "d"];

@@ -62,7 +62,7 @@ describe("url", () => {
     }
   });
 
-  test("finds no URL for the token of a home without a running gateway", () => {
+  test("throws for a home that has a token but no running gateway", () => {
     writeFileSync(join(home, "admin.token"), "bpa_file\n");
     const unreachable = expect.objectContaining({ code: "daemon.unreachable" });
     expect(() => locateUrl({}, {}, home)).toThrow(unreachable);

@@ -67,7 +67,7 @@ test("shows in sentences what a package may do and what changes, before and afte
   expect(await listStored()).toEqual({ packages: [], bindings: [] });
 
   const unbound = await install(PLUGIN, "--dry-run");
-  expect(unbound.out).toMatch(/\nWould bind nothing\. To bind its exports, add --bind\.\n$/);
+  expect(unbound.out).toMatch(/\nWould bind nothing\. To bind the exports, add --bind\.\n$/);
 
   const installed = await install(PLUGIN, "--bind");
   expect(installed.err).toContain(`What secretive may do:\n${NO_NETWORK}`);

@@ -1,5 +1,4 @@
 /** `binding login` and `binding logout`: sign the gateway in to a remote server, and out of it. */
-
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -128,7 +127,7 @@ async function readRedirect({ io, flags }: CommandContext, redirect_uri: string)
   });
 }
 
-/** Resolves when the browser has completed the sign-in; throws if it failed or expired. */
+/** Resolves when the browser has completed the sign-in; throws if the login has failed or expired. */
 async function waitForBrowser(context: CommandContext, id: string): Promise<void> {
   for (;;) {
     const { login } = await context.client().bindings.signIn(id);

@@ -35,7 +35,7 @@ async function tools(
   return undefined;
 }
 
-/** For remote servers. A missing sign-in is already reported as the error of the binding. */
+/** Reports who signed in to a remote server. A missing sign-in is already reported as the error of the binding. */
 async function reportSignIn(context: CommandContext, id: string): Promise<void> {
   try {
     const { status, issuer, signed_in_by, signed_in_at } = await context.client().bindings.signIn(id);
@@ -76,7 +76,7 @@ function show({ out }: CommandContext, definitions: Definitions & { accepted?: o
     ...quarantined.map(({ export: item }) => [item.id, "changed", shorten(item.description)]),
   ];
   out.data(definitions, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
-  if (rows.length === 0 && error === null) out.note("The server has no tools.");
+  if (rows.length === 0 && error === null) out.note("The binding has no tools.");
   if (error !== null) {
     out.note(plainLine(`The tools could not be read (${error.code}): ${error.message}`));
     if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));

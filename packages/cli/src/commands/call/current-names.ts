@@ -6,8 +6,8 @@ import type { CommandContext } from "../../context/context.ts";
 const AUDIT_PAGE = 200;
 
 /**
- * The former names of a server are its names in the newest audit entries, if the credential may read them, and the name
- * derived from its package.
+ * The former names of a server are those in the newest audit entries, if the credential may read these entries, and the
+ * name derived from its package.
  */
 export async function findCurrentNames(
   context: CommandContext,

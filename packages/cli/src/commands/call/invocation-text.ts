@@ -41,7 +41,7 @@ export function invocationExit(invocation: Invocation): ExitCode {
 export function describeInvocation(invocation: Invocation): string {
   const { id, status, binding_id, session_id, approval_id, retry_count, error, requested_by, grant } =
     invocation;
-  const records = fields({
+  const summary = fields({
     id,
     export: `${invocation.export_id} (${invocation.export_kind})`,
     status,
@@ -67,7 +67,7 @@ export function describeInvocation(invocation: Invocation): string {
     failure: failureText(invocation),
     fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
-  const parts = [records, `input:\n${formatJson(invocation.input)}`];
+  const parts = [summary, `input:\n${formatJson(invocation.input)}`];
   const result = invocationResultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
@@ -142,7 +142,7 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
 
 type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
 
-/** The refusal reasons that a grant for the host name prevents. */
+/** The reasons for a refusal that do not apply once the grant contains the host name. */
 const FIXED_BY_DOMAIN_GRANT = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
 
@@ -168,7 +168,7 @@ function matchesWildcard(allowed: readonly string[], name: string): boolean {
   );
 }
 
-/** Without scratch there is no /tmp, and a program reports only that a file or folder is missing or read-only. */
+/** Without a scratch folder there is no /tmp, and a program reports only that a file is missing or read-only. */
 const NO_TMP =
   /(?:ENOENT|EROFS|EACCES|No such file|Read-only file system).*["' ]\/tmp\b|\/tmp\b.*(?:No such file|Read-only file system)/i;
 
@@ -180,7 +180,7 @@ export function scratchHint({ error, tool_result, grant }: Invocation): string |
     ...(tool_result?.content ?? []).map(({ text }) => (typeof text === "string" ? text : "")),
   ];
   if (!lines.some((text) => NO_TMP.test(text))) return null;
-  return 'The plugin has no /tmp, because it does not request one. Its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
+  return 'The plugin has no /tmp, because its call was not granted a scratch folder. If the plugin does not request one, its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
 }
 
 /** A plugin event as one line. */

@@ -113,7 +113,10 @@ async function runInvoke(
   return report(context, followed);
 }
 
-/** Adds the current name of a renamed tool, or otherwise the names of tools that resemble the unknown one. */
+/**
+ * Adds the current name of a renamed tool, or otherwise the names of tools that resemble the unknown one. Without any,
+ * explains that the export is not bound or that the name is that of a package.
+ */
 async function addExportHint(
   context: CommandContext,
   name: string | undefined,
@@ -154,15 +157,18 @@ function addSchemaHint(name: string | undefined, error: unknown): unknown {
   });
 }
 
-/** Says how to bind an export of an installed package, or which exports the package with this name has. */
+/**
+ * Explains how to bind an export of an installed package, or that the name is that of a package and not of an export.
+ * Null if neither applies.
+ */
 async function unboundExportError(context: CommandContext, name: string): Promise<BackplaneError | null> {
   const { packages, bindings } = context.client();
   const bound = await ifAllowed(listAll((page) => bindings.list(page)));
   if (bound === null || bound.some(({ export_id }) => export_id === name)) return null;
   const installed = (await ifAllowed(listAll((page) => packages.list(page)))) ?? [];
-  const named = installed.find(({ package_id }) => package_id === name);
-  if (named !== undefined) {
-    const exports = named.manifest.exports.map(({ id }) => id);
+  const named_package = installed.find(({ package_id }) => package_id === name);
+  if (named_package !== undefined) {
+    const exports = named_package.manifest.exports.map(({ id }) => id);
     const fix = exports.length === 0 ? `backplane plugin info ${name}` : `backplane invoke ${exports[0]}`;
     return new BackplaneError("export.not_found", `${name} is a package; specify one of its exports.`, {
       fix,

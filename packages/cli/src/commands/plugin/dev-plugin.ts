@@ -40,7 +40,7 @@ export async function devPlugin(
 }
 
 function reportLinked({ out }: CommandContext, { path, package_id }: WorkspaceFolder): void {
-  out.note(`Watching ${path} as ${package_id}. Save a file to load it; Ctrl-C ends.`);
+  out.note(`Watching ${path} as ${package_id}. Save a file to load it; press Ctrl-C to stop.`);
   out.note("Call an export from another terminal: backplane invoke EXPORT --input '{…}'");
 }
 

@@ -1,4 +1,4 @@
-/** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
+/** Kernel plugins extend the gateway itself. They run in a separate process until they are trusted (scope admin). */
 import {
   BackplaneError,
   codeOf,
@@ -15,7 +15,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
-/** Package ids contain a slash; names of kernel plugins do not. */
+/** Package ids contain a slash, and record ids of packages start with `pkg_`. Names of kernel plugins do neither. */
 export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
@@ -46,7 +46,7 @@ export async function installKernelPlugin(
   const entries = known ?? (await plugins.inspect(source));
   for (const entry of entries) {
     out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
-    for (const line of await describeOrigin(context, entry)) out.note(plainLine(`  ${line}`));
+    for (const line of await provenanceLines(context, entry)) out.note(plainLine(`  ${line}`));
   }
   const description = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
   await confirm(io, flags, `Install ${description}?`);
@@ -73,7 +73,7 @@ async function previewKernelPlugins(
       `Would install the kernel plugin ${name} ${version} (${category}) from ${source}`,
       "  It becomes part of the agent host and sees the conversations in which it is used.",
       "  It runs in a process of its own until you trust it.",
-      ...(await describeOrigin(context, entry)).map((line) => `  ${line}`),
+      ...(await provenanceLines(context, entry)).map((line) => `  ${line}`),
     );
   }
   context.out.data({ dry_run: true, plugins }, () =>
@@ -83,7 +83,7 @@ async function previewKernelPlugins(
 }
 
 /** The provenance of a package from npm, and its changes if the plugin is already installed. */
-async function describeOrigin(
+async function provenanceLines(
   context: CommandContext,
   { name, provenance }: Pick<PluginView, "name" | "provenance">,
 ): Promise<string[]> {

@@ -45,10 +45,10 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
   try {
     const layout = join(temporary, "layout");
     const packed = await context.out.during(`Packing ${path}`, async () => {
-      const done = await packLayout(path, layout, signature === undefined ? [] : [signature]);
+      const result = await packLayout(path, layout, signature === undefined ? [] : [signature]);
       if (is_tar) await writeNewFile(out, (target) => tarLayout(layout, target.createWriteStream()));
       else await moveToNewFolder(layout, out);
-      return done;
+      return result;
     });
     const { manifest_digest, digest, size_bytes, files } = packed;
     context.out.data(

@@ -1,4 +1,4 @@
-/** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
+/** `plugin`: installs and manages packages and kernel plugins. `isKernelName` distinguishes their names. */
 import { codeOf, type Package, type PluginView } from "@backplane/contract";
 import type { Command } from "commander";
 import { addBindingFlags } from "../../bindings/binding-flags.ts";

@@ -127,7 +127,7 @@ async function inTemporaryFolder(parent: string, work: (folder: string) => Promi
   }
 }
 
-/** Selects the entry of a package that is built for several platforms. */
+/** The platform of this machine, which selects the entry of a package that is built for several platforms. */
 export function hostPlatform(): HostPlatform {
   const os = process.platform === "win32" ? "windows" : process.platform;
   return { os, arch: process.arch === "x64" ? "amd64" : process.arch } as HostPlatform;

@@ -53,7 +53,7 @@ const MAX_DIFFERENCES_SHOWN = 3;
 export function describeReplay(report: ReplayReport): string[] {
   const { package_id, to_version, from_versions, counts, permissions, latency, problems, calls } = report;
   const lines = [
-    `Replayed ${calls.length} recorded calls of ${package_id} ${from_versions.join(", ")} against ${to_version}, without network access or secrets.`,
+    `Replay of ${calls.length} recorded calls of ${package_id} ${from_versions.join(", ")} against ${to_version}, without network access or secrets.`,
     `${counts.same} same, ${counts.changed} changed, ${counts.failed} failed, ${counts.not_comparable} not comparable, ${counts.skipped} skipped.`,
   ];
   if (latency !== null)
@@ -63,7 +63,7 @@ export function describeReplay(report: ReplayReport): string[] {
   for (const { binding_id, permission } of permissions.requested)
     lines.push(`The candidate requests a permission that ${binding_id} does not have: ${permission}.`);
   for (const { host, port } of permissions.attempted)
-    lines.push(`The candidate tried to connect to ${host}:${port}; the version in use does not.`);
+    lines.push(`The candidate tried to connect to ${host}:${port}; the version in use did not.`);
   for (const { binding_id, message } of problems)
     lines.push(`${binding_id} cannot be upgraded to the candidate: ${message}`);
   const different = calls.filter(({ result }) => result !== "same");

@@ -73,9 +73,9 @@ export async function upgradePlugin(
     ...(trial === undefined ? {} : { trial: { seconds: trial } }),
   });
   showVersions(context, bindings);
-  const held = bindings.find(({ held_upgrade }) => held_upgrade?.package_version === package_version);
-  if (held !== undefined) {
-    reportHeld(context, held);
+  const held_binding = bindings.find(({ held_upgrade }) => held_upgrade?.package_version === package_version);
+  if (held_binding !== undefined) {
+    reportHeld(context, held_binding);
     return EXIT.denied;
   }
   if (affected.length === 0) {

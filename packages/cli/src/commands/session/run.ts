@@ -266,7 +266,7 @@ async function cancel(context: CommandContext, _options: object, id: string): Pr
 function describe(run: Run): string {
   const { id, session_id, chain_id, status, trigger, strategy, iterations, usage, error, parent_run_id } =
     run;
-  const records = fields({
+  const summary = fields({
     id,
     session: session_id,
     chain: chain_id,
@@ -283,5 +283,5 @@ function describe(run: Run): string {
     error: error === null ? undefined : `${error.code}: ${error.message}`,
   });
   const answer = run.output === null ? "" : `\nanswer:\n${plainText(run.output.content)}`;
-  return `${records}\ninput:\n${plainText(run.input.text)}${answer}`;
+  return `${summary}\ninput:\n${plainText(run.input.text)}${answer}`;
 }

@@ -204,7 +204,7 @@ describe("bindings and packages", () => {
       ]);
       expect(exit).toBe(EXIT.failed);
       expect(err).toContain("error[request.precondition]");
-      expect(err).toContain("fix: Someone else changed it at the same time");
+      expect(err).toContain("fix: The record was changed by another request at the same time");
       expect((await gateway.json<Binding>(["binding", "show", id])).policy.timeout_ms).toBe(7_000);
     } finally {
       proxy.close();

@@ -51,6 +51,6 @@ test("cancels a call that still awaits approval once its state can be read", asy
   });
 });
 
-test("does not cancel a call whose state it may not read", async () => {
+test("does not cancel a call whose state the credential may not read", async () => {
   expect(await follow([new BackplaneError("auth.scope")])).toEqual({ cancelled: false, gave_up: null });
 });

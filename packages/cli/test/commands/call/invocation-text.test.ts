@@ -42,7 +42,7 @@ test("explains that a host name allowed only by a wildcard needs the proxy", () 
   );
 });
 
-test("suggests the operator's setting and the grant for IPv4 addresses, and nothing for IPv6", () => {
+test("suggests the operator's setting and the domains of the binding for IPv4 addresses, and nothing for IPv6", () => {
   const refusals = [refusal("10.0.0.5", 5432, "direct.connection", { count: 3 })];
   expect(linesFor(refusals, [], 5)).toEqual([
     "10.0.0.5:5432 direct.connection: Refused. (3 times)",

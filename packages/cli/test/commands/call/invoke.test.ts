@@ -127,14 +127,14 @@ describe("invoke", () => {
       const { err } = await unbound.backplane(["invoke", "echo"]);
       expect(err).toContain("acme/cli-kit@0.1.0 has an export named echo, but it is not bound.");
       expect(err).toContain("fix: backplane binding create acme/cli-kit@0.1.0 echo\n");
-      const named = await unbound.backplane(["invoke", "acme/cli-kit"]);
-      expect(named.err).toContain("acme/cli-kit is a package; specify one of its exports.");
+      const by_package_id = await unbound.backplane(["invoke", "acme/cli-kit"]);
+      expect(by_package_id.err).toContain("acme/cli-kit is a package; specify one of its exports.");
     } finally {
       await unbound.close();
     }
   });
 
-  test("names the thing that does not exist", async () => {
+  test("repeats the id, name or key that was not found", async () => {
     for (const [argv, name] of [
       [["binding", "show", "bind_x"], "bind_x"],
       [["session", "show", "my::session"], "my::session"],
@@ -150,7 +150,7 @@ describe("invoke", () => {
     expect((await gateway.backplane(["run", "show", "run_x"])).err).toContain("fix: backplane run list\n");
   });
 
-  test("says which credential was rejected, and by which gateway", async () => {
+  test("names the rejected credential and the gateway that rejected it", async () => {
     const by_flag = await gateway.backplane(["tool", "list", "--token", "bpk_wrong"]);
     expect([by_flag.exit, by_flag.err]).toEqual([
       EXIT.auth,
@@ -242,8 +242,8 @@ describe("approvals", () => {
       code: "approval.rejected",
     });
     expect(err).toContain("not on a Friday");
-    const late = await gateway.backplane(["approve", "allow", id]);
-    expect(late.err).toContain("error[approval.closed]");
+    const late_answer = await gateway.backplane(["approve", "allow", id]);
+    expect(late_answer.err).toContain("error[approval.closed]");
   });
 
   test("cancels the call and exits with 124 if --timeout passes without an answer", async () => {

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 const readInfo = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
 
-test("installs a kernel plugin after showing it, and lists packages and kernel plugins", async () => {
+test("shows a kernel plugin, installs it after a confirmation, and lists packages and kernel plugins", async () => {
   const unconfirmed = await gateway.backplane(["plugin", "install", greeter.dir]);
   expect(unconfirmed.exit).toBe(EXIT.usage);
   const install = gateway.begin(["plugin", "install", greeter.dir], { tty: true });

@@ -33,7 +33,7 @@ afterAll(async () => {
 });
 beforeEach(() => writeCatalog(card));
 
-/** Publishes this version of Thread Weave in the registry, signed with a new key; returns its marketplace entry. */
+/** Publishes this version of Thread Weave, signed with a key that the first call creates; returns its card. */
 async function publish(
   version: string,
   change = (manifest: string) => manifest,
@@ -126,7 +126,7 @@ verifies(
 
 verifies(
   ["api.marketplace", "pkg.sign"],
-  "refuses an artifact that requests more permissions than its card, is another package, or has an untrusted key",
+  "refuses an artifact that is signed with an untrusted key, requests more permissions or has another version than its card",
   async () => {
     const untrusted = await install();
     expect(untrusted).toMatchObject({
@@ -173,18 +173,18 @@ verifies(
     expect(preview.out).toContain("What backplane/thread-weave may do:\n  It cannot use the network.\n");
     expect(preview.out).toMatch(/\nWould bind thread_weave \(active\)\n$/);
     expect(await listInstalled()).toEqual([]);
-    const done = await gateway.json<{ package: Package; bindings: Binding[] }>([
+    const installation = await gateway.json<{ package: Package; bindings: Binding[] }>([
       "plugin",
       "install",
       "marketplace:weave",
     ]);
-    expect(done.package).toMatchObject({
+    expect(installation.package).toMatchObject({
       package_id: "backplane/thread-weave",
       origin: "marketplace",
       marketplace: "weave",
       signature: { state: "verified" },
     });
-    expect(done.bindings).toMatchObject([{ export_id: "thread_weave", status: "active" }]);
+    expect(installation.bindings).toMatchObject([{ export_id: "thread_weave", status: "active" }]);
     expect(await listInstalled()).toHaveLength(1);
     const { items } = await gateway.json<{ items: unknown[] }>(["invocation", "list"]);
     expect(items).toEqual([]);
@@ -199,7 +199,7 @@ const listBound = async () =>
 
 verifies(
   ["api.marketplace", "upgrade.moves"],
-  "shows what a new card changes, installs it beside the version in use, and upgrades to it with a trial",
+  "shows what a new card changes, installs its version beside the one in use, and upgrades to it with a trial",
   async () => {
     expect((await gateway.backplane(["plugin", "outdated"])).out).toMatch(
       /thread-weave +marketplace +0\.1\.0 +0\.1\.0 +0\.1\.0 +current/,
@@ -237,8 +237,8 @@ verifies(
     expect((await listBound()).map(({ package_version }) => package_version)).toEqual(["0.1.0"]);
 
     const from_card = ["plugin", "upgrade", "backplane/thread-weave", "--from", "marketplace:weave", "--yes"];
-    const held = await gateway.backplane(from_card);
-    expect(held).toMatchObject({ exit: EXIT.denied, err: expect.stringContaining(gained) });
+    const held_result = await gateway.backplane(from_card);
+    expect(held_result).toMatchObject({ exit: EXIT.denied, err: expect.stringContaining(gained) });
     expect(await listBound()).toMatchObject([
       { package_version: "0.1.0", held_upgrade: { permissions: ["network"] } },
     ]);

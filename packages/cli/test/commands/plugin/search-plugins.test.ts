@@ -73,7 +73,7 @@ loom  Loom 1.0.0 by Acme (available, reviewed)
   Compacts · conversations.
   It cannot use the network.
   It receives no secrets.
-  Signed with ed25519:1, which is not trusted here. To trust it: backplane key trust
+  Signed with ed25519:1, which is not trusted here. To trust it: backplane key trust FILE --name NAME
   backplane plugin install marketplace:loom
 `);
     expect(err).toBe("");

@@ -23,7 +23,7 @@ const writeVersion = (version: string) => writeKitVersion(root, version);
 
 verifies(
   "upgrade.moves",
-  "upgrades bindings with their settings on `plugin install --bind` and `plugin upgrade`, and undoes it on rollback",
+  "upgrades bindings with their settings on `plugin install --bind` and `plugin upgrade`, and undoes the upgrade on rollback",
   async () => {
     const kit = await installKit(gateway);
     const { binding_id } = kit.echo!;

@@ -48,14 +48,14 @@ describe("scripted", () => {
   });
 
   test("prints one JSON document with the runs with --json", async () => {
-    const done = await gateway.json<{ session_id: string; runs: Run[] }>([
+    const result = await gateway.json<{ session_id: string; runs: Run[] }>([
       "session",
       "chat",
       "s2",
       "-m",
       "hi",
     ]);
-    expect(done).toMatchObject({
+    expect(result).toMatchObject({
       session_id: "s2",
       runs: [{ status: "completed", output: { content: "echo: hi" } }],
       exit_code: EXIT.ok,

@@ -68,7 +68,7 @@ test("does not exit with 0 for a failed run, and prints its error", async () => 
   expect(errors.join("")).toContain("run_2");
 });
 
-test("refuses the run of an agent loop and suggests the command that continues it", async () => {
+test("refuses to resume a turn of the agent loop and suggests the command that continues the session", async () => {
   const { context, started } = createContext();
   const { harness: _harness, ...turn } = HARNESS_RUN;
   await expect(resumeHarnessRun(context, turn as Run, {})).rejects.toMatchObject({

@@ -46,14 +46,14 @@ describe("show", () => {
     const messages = entries.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
     expect(messages).toEqual(["user", "assistant", "user", "assistant"]);
     // Best-effort entries may still follow the answer.
-    const late = await gateway.json<ShownSession>([
+    const later = await gateway.json<ShownSession>([
       "session",
       "show",
       "talk",
       "--since",
       String(entries[2]!.id),
     ]);
-    expect(late.entries.slice(0, entries.length - 3)).toEqual(entries.slice(3));
+    expect(later.entries.slice(0, entries.length - 3)).toEqual(entries.slice(3));
     const raw = await gateway.backplane(["session", "show", "talk", "--entries"]);
     const raw_lines = raw.out.trimEnd().split("\n");
     expect(raw_lines.length).toBeGreaterThanOrEqual(entries.length);
