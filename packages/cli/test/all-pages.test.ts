@@ -1,12 +1,12 @@
 /** Commands that need a whole list read all of its pages. */
 import type { Approval, Binding, Installation, Package } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { listPendingApprovals, listSessionApprovals } from "../../src/chat/session-approvals.ts";
-import { readBoundTools } from "../../src/commands/plugin/package-text.ts";
-import { listSigningKeys } from "../../src/commands/signing-key.ts";
-import type { CommandContext } from "../../src/context/context.ts";
-import { reportInstallation } from "../../src/install/report-installation.ts";
-import { errorResponse, pageOfOne, startFakeGateway } from "../support/fake-gateway.ts";
+import { listPendingApprovals, listSessionApprovals } from "../src/chat/session-approvals.ts";
+import { readBoundTools } from "../src/commands/plugin/package-text.ts";
+import { listSigningKeys } from "../src/commands/signing-key.ts";
+import type { CommandContext } from "../src/context/context.ts";
+import { reportInstallation } from "../src/install/report-installation.ts";
+import { errorResponse, pageOfOne, startFakeGateway } from "./support/fake-gateway.ts";
 
 interface Query {
   after?: string;

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Binding } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { EXIT } from "../../src/index.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { EXIT } from "../src/index.ts";
+import { startTestGateway, type TestGateway } from "./support/gateway.ts";
 
 let gateway: TestGateway;
 const root = mkdtempSync(join(tmpdir(), "backplane-described-"));
@@ -286,7 +286,7 @@ test("suggests the command that sets a server's missing key, after the installat
   expect((await gateway.backplane(["plugin", "install", server])).err).toMatch(hint);
   const refreshed = await gateway.backplane(["binding", "tools", "keyless", "--refresh"]);
   expect(refreshed.err).toMatch(hint);
-  expect(refreshed.err).not.toContain("The server has no tools");
+  expect(refreshed.err).not.toContain("The binding has no tools");
 });
 
 test("refuses an untrusted in-process instrument and prints the command for its binding", async () => {
@@ -413,10 +413,10 @@ test("refuses a folder that is not a plugin and explains what may be missing", a
   expect(await refused(join(root, "files", "tools"))).toContain("specify the folder that contains it");
   const schema = '"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"';
   expect(await refused(writeFolder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
-  const old = writeFolder("old-kit", {
+  const old_kit = writeFolder("old-kit", {
     "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}',
   });
-  expect(await refused(old)).toContain(schema);
+  expect(await refused(old_kit)).toContain(schema);
 });
 
 const SERVER = `

@@ -50,7 +50,7 @@ const LONGEST_SLOW_FILES = [
 /** The longest files of the fast project. */
 const LONGEST_FAST_FILES = [
   "packages/runner/test/dialects/mcp/mcp-stdio.test.ts",
-  "packages/cli/test/install/self-describing.test.ts",
+  "packages/cli/test/self-describing.test.ts",
   "packages/kernel/test/many-nodes.test.ts",
   "packages/agent/test/loop/fenced.test.ts",
   "packages/sdk/test/host/tool-files.test.ts",
