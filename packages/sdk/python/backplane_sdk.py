@@ -204,7 +204,7 @@ class Call:
         self.emit({"type": "checkpoint", "checkpoint": {"kind": kind, "data": data}})
 
     def write_artifact(self, path: str, data: Any) -> Dict[str, Json]:
-        """Writes str or bytes to scratch. Return the reference in the result, and the gateway stores the file."""
+        """Writes str or bytes to the scratch folder. Return the reference in the result, and the gateway stores it."""
         data = data.encode("utf-8") if isinstance(data, str) else bytes(data)
         file = self._scratch_file(path)
         os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -314,7 +314,7 @@ class Plugin:
         return self._register("compactor.compact", export_id)
 
     def harness(self, export_id: str) -> Callable[[Handler], Handler]:
-        """f(request, call) → {"checkpoint": ..., "summary": {...}, "artifacts": [...]} or a summary."""
+        """f(request, call) → {"checkpoint": ..., "summary": {...}, "artifacts": [...]} or the text of the summary."""
         return self._register("harness.run", export_id)
 
     def serve(self) -> None:
@@ -359,8 +359,8 @@ class Plugin:
 
 
 class _Serving:
-    """One run of a plugin: the main thread reads frames, and worker threads answer them. Writing has a
-    lock of its own, so that `cancel` frames are read even while a slow host delays a write."""
+    """Serves a plugin: the main thread reads frames, and worker threads answer them. Writing has a lock of its own, so
+    that `cancel` frames are read even while a slow host delays a write."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin

@@ -109,7 +109,7 @@ handle() {
   esac
 }
 
-send() { # one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
+send() { # writes one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
   set -- "{\"protocol\":\"vai.rpc.v1\",\"type\":\"$1\",$2}"
   printf 'Content-Length: %d\r\n\r\n%s' "${#1}" "$1" >&3
 }

@@ -87,7 +87,7 @@ export interface ChildRun {
   error: { code: string; message: string } | null;
 }
 
-/** An action for which the agent of a hosted harness needs permission, in its sandbox. */
+/** An action in the sandbox for which the agent of a hosted harness needs permission. */
 export interface AgentAction {
   agent: string;
   /** The kind of action, such as `command` or `edit`. */

@@ -91,7 +91,8 @@ export function tool(definition: Omit<ToolExport, "kind">): ToolExport {
 
 /**
  * A handler of semantic events. After a crash, a timeout or a retryable failure the gateway calls it again with the
- * same delivery_id, so the handler must be idempotent. A thrown error and `fail` complete the delivery.
+ * same delivery_id, so the handler must be idempotent. A thrown error or `fail` ends the delivery:
+ * the gateway does not call the handler again for it.
  */
 export function hook<
   const Type extends SemanticEventType,

@@ -1,7 +1,7 @@
 /**
  * The subset of JSON Schema from which types are inferred. The gateway checks a schema literal at run time,
- * and the compiler checks the same literal in the author's editor; a keyword that FromSchema does not list
- * only narrows at run time.
+ * and the compiler checks the same literal in the author's editor; a keyword that FromSchema does not use is
+ * checked only at run time.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 

@@ -3,7 +3,7 @@ import * as sdk from "../src/index.ts";
 import { definePlugin, tool } from "../src/index.ts";
 import * as testing from "../src/testing/index.ts";
 
-test("refuses to define a plugin with two exports of the same name", () => {
+test("refuses to define a plugin with two exports of the same id", () => {
   const same_id = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
   expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: same_id })).toThrow(
     expect.objectContaining({ code: "package.invalid", message: expect.stringContaining("echo") }),

@@ -84,8 +84,8 @@ test("Python: answers a cancel without waiting for a blocking function", async (
   const stop = new AbortController();
   const outcome = await run.invoke("slow_blocking", {}, { signal: stop.signal, onEvent: () => stop.abort() });
   expect(outcome.status).toBe("cancelled");
-  const late = await run.invoke("slow_blocking", {}, { context: { deadline_at: isoTimeIn(100) } });
-  expect(late).toMatchObject({ status: "cancelled", text: expect.stringContaining("deadline") });
+  const expired = await run.invoke("slow_blocking", {}, { context: { deadline_at: isoTimeIn(100) } });
+  expect(expired).toMatchObject({ status: "cancelled", text: expect.stringContaining("deadline") });
   run.close();
   expect(await run.ended).toEqual({ code: 0, signal: null });
 });
@@ -102,7 +102,7 @@ test("Python: cancels a call that is still waiting for a thread", async () => {
         signal: stop.signal,
         onEvent() {
           // All 256 threads are busy: the other 44 calls end here without one.
-          if (++started === 256) for (const late of stops.slice(256)) late.abort();
+          if (++started === 256) for (const waiting_stop of stops.slice(256)) waiting_stop.abort();
         },
       },
     ),

@@ -53,16 +53,16 @@ export class AnswerDraft {
   }
 
   /**
-   * `taken` holds the call ids of the conversation so far, because some servers restart at zero in every
-   * answer. `fallback` is the prefix for ids of calls that arrived without one. `as_streamed`: the reader received the
-   * answer from the stream, so it is neither checked nor repeated.
+   * `earlier_ids` are the call ids of the conversation so far, which are not used again: some servers restart at zero
+   * in every answer. `id_prefix` begins the ids of calls that arrived without one. `as_streamed`: the reader received
+   * the answer from the stream, so the answer is neither checked nor repeated.
    */
-  finish(taken: ReadonlySet<string>, fallback: string, as_streamed = false): LlmAnswer {
+  finish(earlier_ids: ReadonlySet<string>, id_prefix: string, as_streamed = false): LlmAnswer {
     if (as_streamed) return { text: "", tool_calls: [], ...this.#ending() };
-    const used = new Set(taken);
+    const used = new Set(earlier_ids);
     const tool_calls = [...this.#calls.entries()]
       .toSorted(([a], [b]) => a - b)
-      .map(([index, draft]) => ({ id: newId(draft.id, `${fallback}_${index}`, used), ...parseCall(draft) }));
+      .map(([index, draft]) => ({ id: newId(draft.id, `${id_prefix}_${index}`, used), ...parseCall(draft) }));
     const text = this.#text.join("");
     if (text === "" && tool_calls.length === 0) {
       const reason = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;

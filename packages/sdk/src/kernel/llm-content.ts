@@ -97,10 +97,10 @@ function toBlock(value: JsonObject): ContentBlock {
 function fileName({ name, filename, title, path, file, resource }: JsonObject): string {
   const inner = isObject(file) ? file.filename : null;
   const uri = isObject(resource) ? resource.uri : null;
-  const named = [name, filename, title, path, inner, uri].find(
+  const declared_name = [name, filename, title, path, inner, uri].find(
     (text): text is string => typeof text === "string" && text !== "",
   );
-  const last = (named ?? "document.pdf").split(/[\\/]/).at(-1)!;
+  const last = (declared_name ?? "document.pdf").split(/[\\/]/).at(-1)!;
   return last.slice(0, 200) || "document.pdf";
 }
 

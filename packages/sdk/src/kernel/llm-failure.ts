@@ -1,6 +1,6 @@
 /**
  * Converts every error of a model call into an `LlmFailure` (llm.provider). Errors of a vendor's SDK are recognized by
- * their fields and names and never with `instanceof`, because the SDK is loaded lazily. Text from the server's response
+ * their fields and names and never with `instanceof`, because that SDK is loaded lazily. Text from the server's response
  * is not repeated (sec.provider-egress): a failure that the server reported gets a message of our own, with the status
  * and a known code. `redact` removes configured secrets from a message.
  */
@@ -121,7 +121,7 @@ function messageWithFix(error: unknown): string {
   return fix === undefined ? messageOf(error) : `${messageOf(error)} ${fix}`;
 }
 
-/** The SDKs keep the body of the response as `error`. */
+/** The vendors' SDKs keep the body of the response as `error`. */
 function isReported(thrown: Record<string, unknown>): boolean {
   return typeof thrown.error === "object" && thrown.error !== null;
 }
@@ -168,7 +168,7 @@ function secretsIn(config: Readonly<Record<string, Json>>): string[] {
   return secrets.toSorted((a, b) => b.length - a.length);
 }
 
-/** Searches the chain of causes, because SDKs wrap socket errors. */
+/** Searches the chain of causes, because the vendors' SDKs wrap socket errors. */
 function findConnectionKind(error: unknown): "connection" | "timeout" | null {
   let kind: "connection" | "timeout" | null = null;
   for (let depth = 0, current = error; depth < 5 && current !== undefined && current !== null; depth++) {

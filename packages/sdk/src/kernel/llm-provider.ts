@@ -74,7 +74,7 @@ export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
 /** The providers created so far, by organization and instance id. */
 class Instances {
   readonly #options: LlmProviderOptions;
-  readonly #built = new Map<string, { config: string; provider: LlmProvider }>();
+  readonly #providers = new Map<string, { config: string; provider: LlmProvider }>();
 
   constructor(options: LlmProviderOptions) {
     this.#options = options;
@@ -97,10 +97,10 @@ class Instances {
   getProvider(org_id: string, instance: ProviderInstance): LlmProvider {
     const key = joinKey(org_id, instance.id);
     const config = canonicalJson(instance.config);
-    const built = this.#built.get(key);
-    if (built?.config === config) return built.provider;
+    const cached = this.#providers.get(key);
+    if (cached?.config === config) return cached.provider;
     const provider = this.#options.create(instance);
-    this.#built.set(key, { config, provider });
+    this.#providers.set(key, { config, provider });
     return provider;
   }
 
@@ -112,10 +112,10 @@ class Instances {
     const [root, id, ...field] = event.payload.key.split(".");
     if (root !== "providers" || id === undefined || field.length === 0) return;
     const key = joinKey(event.org_id, id);
-    if (!this.#built.has(key)) return;
+    if (!this.#providers.has(key)) return;
     const instance = await this.find(id, ctx);
-    const built = this.#built.get(key);
-    if (instance === null || built?.config !== canonicalJson(instance.config)) this.#built.delete(key);
+    const cached = this.#providers.get(key);
+    if (instance === null || cached?.config !== canonicalJson(instance.config)) this.#providers.delete(key);
   }
 }
 

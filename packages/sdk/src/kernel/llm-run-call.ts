@@ -193,8 +193,8 @@ async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure &
 }
 
 function toFailure(error: unknown, classify: ProviderCall["classify"]): LlmFailure {
-  const known = typeof error === "object" && error !== null && "failure" in error;
-  if (known || classify === undefined) return classifyFailure(error);
+  const is_classified = typeof error === "object" && error !== null && "failure" in error;
+  if (is_classified || classify === undefined) return classifyFailure(error);
   try {
     return classify(error);
   } catch {

@@ -22,7 +22,7 @@ export async function* vendorStream<T>(
     try {
       yield* stream;
     } catch (error) {
-      // A stream that was cut off ends in an incomplete line of JSON, which the SDK fails to parse.
+      // A stream that was cut off ends in an incomplete line of JSON, which the vendor's SDK fails to parse.
       throw error instanceof SyntaxError ? brokenStream(error) : error;
     }
   } finally {

@@ -1,8 +1,8 @@
 /**
  * A fetch for a vendor's SDK, on Node's HTTP client, which takes less time than the platform's fetch to send a request
- * and to read the first bytes of the answer (benchmark llm.proxy). Redirects are not followed: the SDK's credential
- * belongs to the configured host, and some SDKs send it in a header that a redirect would forward. The body of an error
- * is truncated, because the SDK reads it whole.
+ * and to read the first bytes of the answer (benchmark llm.proxy). Redirects are not followed: the credential
+ * belongs to the configured host, and some vendors' SDKs send it in a header that a redirect would forward. The body of
+ * an error is truncated, because the vendor's SDK reads it whole.
  */
 import {
   type AgentOptions,
@@ -59,7 +59,7 @@ function plainHeaders(headers: RequestInit["headers"]): Record<string, string> {
   return Object.fromEntries(headers instanceof Headers ? headers : new Headers(headers));
 }
 
-/** The SDKs send only JSON. */
+/** The vendors' SDKs send only JSON. */
 function readBody(body: RequestInit["body"]): string | undefined {
   if (body == null || typeof body === "string") return body ?? undefined;
   throw new TypeError("The body of a request to a vendor must be text.");

@@ -58,14 +58,14 @@ function compareExport(
     return [`${entry.id} is a ${entry.kind} in code and a ${declared.kind} in vai-plugin.toml.`];
   }
   const problems: string[] = [];
-  const schema = (field: string, in_code: JsonSchema | undefined, path: string | undefined) => {
+  const addDifference = (field: string, in_code: JsonSchema | undefined, path: string | undefined) => {
     const difference = compareSchema(in_code, path, readSchema);
     if (difference !== undefined) problems.push(`${entry.id}: ${field} ${difference}`);
   };
-  schema("config_schema", entry.config, declared.config_schema);
+  addDifference("config_schema", entry.config, declared.config_schema);
   if (entry.kind === "tool") {
-    schema("input_schema", entry.input, declared.tool?.input_schema);
-    schema("output_schema", entry.output, declared.tool?.output_schema);
+    addDifference("input_schema", entry.input, declared.tool?.input_schema);
+    addDifference("output_schema", entry.output, declared.tool?.output_schema);
   }
   if (entry.kind === "hook") {
     const in_code = [...entry.on].sort().join(", ");

@@ -167,8 +167,8 @@ verifies(
     const errors = described.map(({ load_error }) => load_error);
     // The gateway waits 30 s for a description.
     expect(Date.now() - began).toBeLessThan(29_000);
-    const late = expect.stringContaining("its import does not finish");
-    expect(errors).toEqual([late, null, late, late, late, null]);
+    const unfinished = expect.stringContaining("its import does not finish");
+    expect(errors).toEqual([unfinished, null, unfinished, unfinished, unfinished, null]);
   },
   60_000,
 );

@@ -28,12 +28,12 @@ export async function expectStatuses(
     expect(end.kind).toBe("llm.call.error");
     expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
     expect(end.payload.error).not.toContain(key);
-    // The SDK's own retries are off.
+    // The retries of the vendor's SDK are off.
     expect(vendor.requests.length - earlier_requests).toBe(1);
   }
 }
 
-/** The instance needs a short timeout: each response takes too long, and its connection is closed. */
+/** Each answer takes longer than the timeout of the instance, which must be short, and its connection is closed. */
 export async function expectTimeouts(
   vendor: Vendor,
   bus: LlmBus,
@@ -57,7 +57,7 @@ export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: Ven
   expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
 }
 
-/** Sets the variables that the SDK would read; an instance without its own key must send none of them. */
+/** Sets the variables that the vendor's SDK would read; an instance without its own key must send none of them. */
 export async function expectNoKeyFromEnvironment(
   vendor: Vendor,
   bus: LlmBus,

@@ -65,15 +65,15 @@ verifies("llm.instances", "keeps the provider of a running call while its instan
     yield { type: "content", text: "done" };
   });
   bus.instances.org_a = [createInstance("llm-test", { model: "v1" })];
-  const old = bus.request();
+  const running_call = bus.request();
   await bus.until(() => bus.emitted.length > 0);
   bus.instances.org_a = [createInstance("llm-test", { model: "v2" })];
   await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
     .handled;
   expect((await bus.call()).payload.text).toBe("v2 done");
   gate.resolve();
-  await old.handled;
-  expect(bus.eventsOf(old.id).at(-1)?.payload.text).toBe("v1 done");
+  await running_call.handled;
+  expect(bus.eventsOf(running_call.id).at(-1)?.payload.text).toBe("v1 done");
   expect(created_ids).toHaveLength(2);
 });
 

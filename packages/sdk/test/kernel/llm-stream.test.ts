@@ -68,9 +68,9 @@ test("forwards a stop while the vendor's stream opens and removes its listeners 
   stop.stop();
   await expect(opening).rejects.toThrow("aborted");
   expect(stop.listeners()).toBe(0);
-  const late = createStopSignal(true);
+  const aborted = createStopSignal(true);
   await read(
-    vendorStream(late.signal, async (signal) => {
+    vendorStream(aborted.signal, async (signal) => {
       expect(signal.aborted).toBe(true);
       return numbers();
     }),

@@ -1,6 +1,6 @@
 /**
- * A vendor on a local port: accepts real requests from the SDKs and responds to each as the test specifies, byte
- * by byte if necessary.
+ * A vendor on a local port: accepts real requests from the vendors' SDKs and responds to each as the test specifies,
+ * byte by byte if necessary.
  */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

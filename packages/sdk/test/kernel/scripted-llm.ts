@@ -10,6 +10,7 @@ export function createLlmBus(
   options: Partial<LlmProviderOptions> & Partial<LlmProvider> = {},
 ) {
   const { onRetryableError, ...rest } = options;
+  /** The id of the instance of each provider that the plugin created. */
   const created_ids: string[] = [];
   const plugin = llmProviderPlugin({
     name: "llm-test",

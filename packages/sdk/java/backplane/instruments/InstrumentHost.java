@@ -38,7 +38,7 @@ public final class InstrumentHost {
 
   public static void main(String[] args) throws IOException {
     if (args.length != 1) {
-      System.err.println("usage: java backplane.instruments.InstrumentHost com.example.MyProvider");
+      System.err.println("usage: java -cp HOST.jar:PLUGIN.jar backplane.instruments.InstrumentHost com.example.MyProvider");
       System.exit(2);
     }
     PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);

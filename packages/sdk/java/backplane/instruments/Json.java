@@ -17,7 +17,7 @@ final class Json {
 
   static Object parse(String text) {
     Json json = new Json(text);
-    Object value = json.value(0);
+    Object value = json.parseValue(0);
     json.skipSpace();
     if (json.at != text.length()) throw json.syntaxError();
     return value;
@@ -29,52 +29,52 @@ final class Json {
     return out.toString();
   }
 
-  private Object value(int depth) {
+  private Object parseValue(int depth) {
     if (depth > 64) throw syntaxError();
     skipSpace();
     if (at == text.length()) throw syntaxError();
     char c = text.charAt(at);
-    if (c == '{') return object(depth);
-    if (c == '[') return list(depth);
-    if (c == '"') return string();
-    if (take("true")) return true;
-    if (take("false")) return false;
-    if (take("null")) return null;
-    return number();
+    if (c == '{') return parseObject(depth);
+    if (c == '[') return parseList(depth);
+    if (c == '"') return parseString();
+    if (accept("true")) return true;
+    if (accept("false")) return false;
+    if (accept("null")) return null;
+    return parseNumber();
   }
 
-  private Map<String, Object> object(int depth) {
+  private Map<String, Object> parseObject(int depth) {
     Map<String, Object> map = new LinkedHashMap<>();
     at++;
     skipSpace();
-    if (take("}")) return map;
+    if (accept("}")) return map;
     do {
       skipSpace();
-      String key = string();
+      String key = parseString();
       skipSpace();
-      if (!take(":")) throw syntaxError();
-      map.put(key, value(depth + 1));
+      if (!accept(":")) throw syntaxError();
+      map.put(key, parseValue(depth + 1));
       skipSpace();
-    } while (take(","));
-    if (!take("}")) throw syntaxError();
+    } while (accept(","));
+    if (!accept("}")) throw syntaxError();
     return map;
   }
 
-  private List<Object> list(int depth) {
+  private List<Object> parseList(int depth) {
     List<Object> list = new ArrayList<>();
     at++;
     skipSpace();
-    if (take("]")) return list;
+    if (accept("]")) return list;
     do {
-      list.add(value(depth + 1));
+      list.add(parseValue(depth + 1));
       skipSpace();
-    } while (take(","));
-    if (!take("]")) throw syntaxError();
+    } while (accept(","));
+    if (!accept("]")) throw syntaxError();
     return list;
   }
 
-  private String string() {
-    if (!take("\"")) throw syntaxError();
+  private String parseString() {
+    if (!accept("\"")) throw syntaxError();
     StringBuilder out = new StringBuilder();
     while (at < text.length()) {
       char c = text.charAt(at++);
@@ -102,7 +102,7 @@ final class Json {
     throw syntaxError();
   }
 
-  private Number number() {
+  private Number parseNumber() {
     int from = at;
     while (at < text.length() && "+-.eE0123456789".indexOf(text.charAt(at)) >= 0) at++;
     try {
@@ -114,7 +114,7 @@ final class Json {
     }
   }
 
-  private boolean take(String word) {
+  private boolean accept(String word) {
     if (!text.startsWith(word, at)) return false;
     at += word.length();
     return true;

@@ -89,7 +89,7 @@ async function importInChild(
   { command, import_ms }: DescribeOptions,
 ): Promise<Batch> {
   const batch: Batch = { described: new Map(), failed: new Map(), hung: null };
-  const done = () => batch.described.size + batch.failed.size >= files.length;
+  const isDone = () => batch.described.size + batch.failed.size >= files.length;
   const [program = "", ...args] = command;
   const child = spawn(program, [...args, ...files], { stdio: ["ignore", "ignore", "pipe", "pipe"] });
   const report = child.stdio[REPORT_FD] as Readable;
@@ -112,7 +112,7 @@ async function importInChild(
     batch.failed.set(current, `${ENDLESS} (${import_ms / 1000} s)`);
     child.kill("SIGKILL");
   };
-  let limit = setTimeout(expire, import_ms);
+  let timer = setTimeout(expire, import_ms);
   const lines = createInterface({ input: report });
   lines.on("line", (text) => {
     const line = parseReportLine(text);
@@ -120,17 +120,17 @@ async function importInChild(
     if ("begun" in line) current = line.begun;
     else if ("described" in line) batch.described.set(line.described.file, line.described);
     else batch.failed.set(line.failed, line.error);
-    clearTimeout(limit);
-    limit = setTimeout(expire, import_ms);
+    clearTimeout(timer);
+    timer = setTimeout(expire, import_ms);
     // A file may leave timers behind that would keep its process alive, so the child is killed.
-    if (done()) child.kill("SIGKILL");
+    if (isDone()) child.kill("SIGKILL");
   });
   const read = new Promise<void>((resolve) => lines.once("close", resolve));
   const end = await ended;
   await read;
-  clearTimeout(limit);
+  clearTimeout(timer);
   child.stderr?.destroy();
-  if (!done() && batch.hung === null) {
+  if (!isDone() && batch.hung === null) {
     // For an await that can never settle, Node prints a warning about our code, so stderr is left out of the
     // error.
     const printed =

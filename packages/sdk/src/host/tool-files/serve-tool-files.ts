@@ -45,10 +45,10 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
       const tool = await withinImportTime(load(file), file, import_ms);
       if (toolIdOf(tool.description.name) === id) return tool;
     }
-    const named = withoutRepeats(await describe()).tools.find((tool) => toolIdOf(tool.name) === id);
-    if (named === undefined) return null;
-    if (named.load_error !== null) throw new Error(named.load_error);
-    return await load(named.file);
+    const described_tool = withoutRepeats(await describe()).tools.find((tool) => toolIdOf(tool.name) === id);
+    if (described_tool === undefined) return null;
+    if (described_tool.load_error !== null) throw new Error(described_tool.load_error);
+    return await load(described_tool.file);
   }
 
   return async (call) => {
@@ -88,12 +88,12 @@ function descriptionReply(description: ToolFilesDescription): VaiReply {
 }
 
 async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms: number): Promise<T> {
-  let limit: NodeJS.Timeout | undefined;
+  let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_, reject) => {
     const reason = `${file}: its import did not finish within ${import_ms / 1000} s.`;
-    limit = setTimeout(() => reject(new Error(reason)), import_ms);
+    timer = setTimeout(() => reject(new Error(reason)), import_ms);
   });
-  return await Promise.race([loading, timeout]).finally(() => clearTimeout(limit));
+  return await Promise.race([loading, timeout]).finally(() => clearTimeout(timer));
 }
 
 /** Returns the tool files of a package, as paths inside the package, in a stable order. */
