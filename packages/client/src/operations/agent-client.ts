@@ -77,7 +77,7 @@ export function createAgentClient(http: Http) {
       ) => send<Session>("POST", "/v1/sessions", body, {}, call),
       get: (id: string, where: WorkspaceOption = {}) => get<Session>(sessionPath(id), { ...where }),
       list: (query: PageOptions & WorkspaceOption = {}) => get<ListOf<Session>>("/v1/sessions", { ...query }),
-      /** Keys are merged; null removes one. */
+      /** Merges `metadata` into that of the session; a null value removes its key. */
       patch: (id: string, metadata: JsonObject, where: WorkspaceOption = {}) =>
         send<Session>("PATCH", sessionPath(id), { metadata }, { ...where }),
       branch: (
@@ -175,7 +175,7 @@ export function createAgentClient(http: Http) {
       undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${pathSegment(chain_id)}:undo`),
     },
     plugins: {
-      // Listing and enabling do not use the web adapter, because it may be the plugin that is disabled.
+      // Listing and enabling do not use routes of the web adapter, because it may be the plugin that is disabled.
       list: async () => (await get<{ items: PluginView[] }>("/v1/plugins")).items,
       /** Lists the plugins that an installation would add, without installing or running them. */
       inspect: async (source: string) =>

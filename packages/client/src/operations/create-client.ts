@@ -240,7 +240,7 @@ export function createClient(options: ClientOptions) {
       verify: () => get<AuditReport>("/v1/audit/verify"),
     },
     events: {
-      /** The sequence number up to which all events are known. Watching after it yields only later events. */
+      /** Resolves to the current position in the stream. `watch` with it as `after` yields all later events and no others. */
       async position({ signal }: Pick<CallOptions, "signal"> = {}): Promise<number> {
         const options = signal === undefined ? {} : { signal };
         for await (const { id } of follow(http, "/v1/events?after=latest", options, () => true))
@@ -253,8 +253,8 @@ export function createClient(options: ClientOptions) {
           yield JSON.parse(message.data) as SemanticEvent;
       },
     },
-    /** A one-time link that signs a browser in; admin token only. */
-    loginLink: () => post<{ path: string; expires_at: string }>("/v1/login-links", undefined),
+    /** Creates a one-time link that signs a browser in; admin token only. */
+    createLoginLink: () => post<{ path: string; expires_at: string }>("/v1/login-links", undefined),
     status: (call?: CallOptions) => get<GatewayStatus>("/v1/status", undefined, call),
   };
 }

@@ -202,10 +202,13 @@ export function createPluginClient(http: Http) {
         postWithProgress<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
       /** Whether the gateway is signed in to the server of the binding. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
-      /** Starts a sign-in. Only admins may use `login`, `completeLogin` and `logout`. */
+      /**
+       * Starts a login or, with client credentials, signs in immediately. Only admins may use `login`, `completeLogin` and
+       * `logout`.
+       */
       login: (id: string, options: SignInBegin = {}) =>
         post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, options),
-      /** Completes a sign-in with the URL that the browser was redirected to. */
+      /** Completes a login with the URL that the browser was redirected to. */
       completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
       logout: (id: string) =>
         http.empty({ method: "POST", path: `/v1/plugin-bindings/${pathSegment(id)}:logout` }),

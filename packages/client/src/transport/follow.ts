@@ -1,7 +1,7 @@
 /**
  * Follows an event stream and reconnects with Last-Event-ID after a lost connection, so that no event that has an id is
- * missed or repeated. Fails when the gateway refuses the request, or when `attempts` consecutive attempts deliver no
- * event.
+ * missed or repeated. Ends without an error when the signal is aborted. Fails when the gateway refuses the request, or
+ * when the connection has failed or ended `attempts` times since the last event.
  */
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
 import type { Http } from "./http.ts";
@@ -10,7 +10,7 @@ import { readSse, type SseMessage } from "./sse.ts";
 export interface FollowOptions {
   after?: number;
   signal?: AbortSignal;
-  /** Consecutive attempts without an event; default 5. */
+  /** How often the connection may fail or end without a new event; default 5. */
   attempts?: number;
   /** The first delay between attempts, which doubles up to 5 s; default 250. */
   retry_ms?: number;
@@ -54,7 +54,7 @@ export async function* follow(
 }
 
 function interruptedError(path: string, attempts: number, cause: unknown): BackplaneError {
-  const message = `The event stream ${path} ended ${attempts} times in a row without an event.`;
+  const message = `The event stream ${path} ended ${attempts} times without a new event.`;
   return new BackplaneError("daemon.unreachable", message, { cause });
 }
 

@@ -1,6 +1,6 @@
 /**
  * Requests over fetch. An error response becomes the BackplaneError that the gateway threw, with its code, details and
- * request id. No response at all becomes daemon.unreachable.
+ * request id. A missing or incomplete response, or one that is not from a gateway, becomes daemon.unreachable.
  */
 import {
   BackplaneError,
@@ -39,7 +39,7 @@ export interface HttpRequest {
   upload?: NonNullable<RequestInit["body"]> | AsyncIterable<Uint8Array>;
   headers?: Record<string, string | undefined>;
   signal?: AbortSignal | undefined;
-  /** The route reports its progress, and stops its work when this client disconnects. */
+  /** Whether the route reports its progress. Such a route stops its work when this client disconnects. */
   progress?: boolean;
 }
 
@@ -117,7 +117,7 @@ export function createHttp(options: HttpOptions): Http {
         return (await readBody(response, (event) => observer?.progress(event))) as T;
       } catch (cause) {
         if (signal?.aborted || cause instanceof BackplaneError) throw cause;
-        throw unreachableError(base, cause);
+        throw incompleteResponseError(base, cause);
       } finally {
         observer?.end();
       }
@@ -133,6 +133,11 @@ function unreachableError(base: string, cause: unknown): BackplaneError {
   const { code } = ((cause as { cause?: unknown } | null)?.cause ?? {}) as { code?: unknown };
   const reason = typeof code === "string" ? UNREACHABLE_REASONS[code] : undefined;
   const message = `No gateway responds at ${base}${reason === undefined ? "" : `: ${reason}`}.`;
+  return new BackplaneError("daemon.unreachable", message, { cause });
+}
+
+function incompleteResponseError(base: string, cause: unknown): BackplaneError {
+  const message = `The response of ${base} is incomplete or is not JSON.`;
   return new BackplaneError("daemon.unreachable", message, { cause });
 }
 
@@ -157,7 +162,7 @@ async function toError(response: Response, path: string): Promise<BackplaneError
 
 /**
  * The id, name or key in the path that was not found: `bind_1` in /v1/plugin-bindings/bind_1:rollback. Undefined if the
- * error is about something that is not in the path. The gateway's own not-found errors do not repeat it.
+ * error is about something that is not in the path. The gateway's own not-found errors do not contain it.
  */
 function findRequested(code: string, path: string): string | undefined {
   const [, , list = "", id = ""] = path.split(/[/?]/);
@@ -165,7 +170,7 @@ function findRequested(code: string, path: string): string | undefined {
   return is_requested ? decodeURIComponent(id.replace(/:[a-z-]+$/, "")) : undefined;
 }
 
-/** By the first segment after the version, which the id follows. */
+/** The error code by the second segment of the path, which the id follows. */
 const NOT_FOUND_CODES: Record<string, string> = {
   "allow-rules": "allow_rule.not_found",
   approvals: "approval.not_found",

@@ -5,7 +5,7 @@ type Query = HttpRequest["query"];
 
 export interface CallOptions {
   signal?: AbortSignal;
-  /** Makes a create safe to retry for 24 hours. */
+  /** Makes a create request safe to retry for 24 hours. */
   idempotency_key?: string;
 }
 

@@ -107,7 +107,7 @@ test("answers approvals, and creates and removes allow rules and keys", async ()
   expect((await catchError(limited_client.keys.list())).code).toBe("auth.scope");
   await client.keys.revoke(created.key.id);
   expect((await catchError(limited_client.secrets.list())).code).toBe("auth.invalid");
-  expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
+  expect((await client.createLoginLink()).path).toMatch(/^\/login\?code=/);
 });
 
 test("throws the error of the gateway with code, fix, details and request id", async () => {

@@ -134,7 +134,7 @@ function serverText({ package_id, state, calls, idle_ms, memory_bytes }: Running
 const formatMebibytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 
 async function open(context: CommandContext, options: { browser?: boolean }): Promise<undefined> {
-  const link = await context.client().loginLink();
+  const link = await context.client().createLoginLink();
   const login_url = `${context.url()}${link.path}`;
   context.out.data({ login_url, expires_at: link.expires_at }, () => login_url);
   context.out.note(`The link works once, until ${link.expires_at}.`);
