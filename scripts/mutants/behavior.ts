@@ -82,15 +82,15 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "servers: a change announced during the first successful start after a failure is read",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
-    from: "if (had_failed && watch.has_announced) scheduleDescription(binding_id, watch, getDebounce(watch));",
-    to: "if (had_failed && watch.has_announced) stopTimer(watch);",
+    from: "if (had_failed && watched.has_announced) scheduleDescription(binding_id, watched, getDebounce(watched));",
+    to: "if (had_failed && watched.has_announced) stopTimer(watched);",
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
     only: "announces a change during",
   },
   {
     name: "servers: a binding that could not be read from the store is described later",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
-    from: 'could not be described; retrying");\n      scheduleRetry(binding_id, getWatch(binding_id));',
+    from: 'could not be described; retrying");\n      scheduleRetry(binding_id, getWatched(binding_id));',
     to: 'could not be described; retrying");',
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
     only: "store is unavailable",
@@ -98,7 +98,7 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "servers: a description that could not be stored is retried",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
-    from: "if (is_describable) scheduleRetry(binding_id, getWatch(binding_id));\n    else ",
+    from: "if (is_describable) scheduleRetry(binding_id, getWatched(binding_id));\n    else ",
     to: "if (!is_describable) ",
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
     only: "store is unavailable",

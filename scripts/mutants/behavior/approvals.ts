@@ -152,7 +152,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     from: "feature === null ? await readAllowRules(call) : []",
     to: "await readAllowRules(call)",
     tests: ["packages/servers/test/servers/servers.test.ts"],
-    only: "explains a request for a resource",
+    only: "explains that reading a resource needs approval",
   },
   {
     name: "approval: an unanswered approval expires",

@@ -44,7 +44,7 @@ const CONFIG_ERRORS: ReadonlySet<string> = new Set([
   "secret.not_found",
 ]);
 
-interface WatchedServer {
+interface WatchedBinding {
   failures: number;
   /** The generation of the binding at which a failure was published; null if none was since the server was ready. */
   reported_generation: number | null;
@@ -59,7 +59,7 @@ interface WatchedServer {
 
 export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): DefinitionsRefresher {
   const { clock, log, runner, store } = deps;
-  const watched = new Map<string, WatchedServer>();
+  const watched_bindings = new Map<string, WatchedBinding>();
   const bindings = new Map<string, BoundPackage>();
   let service: Pick<DefinitionsService, "describe"> | null = null;
   let stopListening = () => {};
@@ -68,24 +68,24 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     const { binding_id, scope, generation } = bound.binding;
     const known = bindings.get(binding_id);
     if (known === undefined || known.binding.generation <= generation) bindings.set(binding_id, bound);
-    const watch = getWatch(binding_id);
-    if (row.error !== null) scheduleRetry(binding_id, watch);
+    const watched = getWatched(binding_id);
+    if (row.error !== null) scheduleRetry(binding_id, watched);
     else {
       // This result replaces a retry, but not the description of a change that the server announced meanwhile.
-      const had_failed = watch.failures > 0;
-      watch.failures = 0;
-      if (had_failed && watch.has_announced) scheduleDescription(binding_id, watch, getDebounce(watch));
-      else if (had_failed) stopTimer(watch);
+      const had_failed = watched.failures > 0;
+      watched.failures = 0;
+      if (had_failed && watched.has_announced) scheduleDescription(binding_id, watched, getDebounce(watched));
+      else if (had_failed) stopTimer(watched);
     }
-    const is_repeated = row.error !== null && watch.reported_generation === generation;
-    watch.reported_generation = row.error === null ? null : generation;
-    if (!is_repeated) publishResult(bound, row, watch.failures, scope);
+    const is_repeated = row.error !== null && watched.reported_generation === generation;
+    watched.reported_generation = row.error === null ? null : generation;
+    if (!is_repeated) publishResult(bound, row, watched.failures, scope);
   }
 
-  function getWatch(binding_id: string): WatchedServer {
-    const existing = watched.get(binding_id);
+  function getWatched(binding_id: string): WatchedBinding {
+    const existing = watched_bindings.get(binding_id);
     if (existing !== undefined) return existing;
-    const watch: WatchedServer = {
+    const watched: WatchedBinding = {
       failures: 0,
       reported_generation: null,
       notifications: 0,
@@ -93,8 +93,8 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       has_announced: false,
       timer: null,
     };
-    watched.set(binding_id, watch);
-    return watch;
+    watched_bindings.set(binding_id, watched);
+    return watched;
   }
 
   function publishResult(
@@ -122,20 +122,20 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     }
   }
 
-  function scheduleDescription(binding_id: string, watch: WatchedServer, ms: number): void {
-    stopTimer(watch);
+  function scheduleDescription(binding_id: string, watched: WatchedBinding, ms: number): void {
+    stopTimer(watched);
     if (service === null) return;
-    watch.timer = clock.after(ms, () => {
-      watch.timer = null;
-      watch.has_announced = false;
+    watched.timer = clock.after(ms, () => {
+      watched.timer = null;
+      watched.has_announced = false;
       void describeAgain(binding_id);
     });
   }
 
-  function scheduleRetry(binding_id: string, watch: WatchedServer): void {
-    const pause = RETRY_MS[Math.min(watch.failures, RETRY_MS.length - 1)]!;
-    watch.failures++;
-    scheduleDescription(binding_id, watch, pause);
+  function scheduleRetry(binding_id: string, watched: WatchedBinding): void {
+    const pause = RETRY_MS[Math.min(watched.failures, RETRY_MS.length - 1)]!;
+    watched.failures++;
+    scheduleDescription(binding_id, watched, pause);
   }
 
   /** Reads the binding again, because it may have changed or been removed. */
@@ -148,7 +148,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       else await describeBinding(bound);
     } catch (error) {
       log.warn({ err: error, binding_id }, "binding could not be described; retrying");
-      scheduleRetry(binding_id, getWatch(binding_id));
+      scheduleRetry(binding_id, getWatched(binding_id));
     }
   }
 
@@ -157,18 +157,18 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     if (service === null || (await service.describe(bound)) !== null) return;
     const is_describable = status === "active" && isSelfDescribing(bound.package.manifest.runtime.protocol);
     // The binding was removed meanwhile, or the store failed. The retry finds out which.
-    if (is_describable) scheduleRetry(binding_id, getWatch(binding_id));
+    if (is_describable) scheduleRetry(binding_id, getWatched(binding_id));
     else stopWatching(binding_id);
   }
 
-  function stopTimer(watch: WatchedServer): void {
-    watch.timer?.stop();
-    watch.timer = null;
+  function stopTimer(watched: WatchedBinding): void {
+    watched.timer?.stop();
+    watched.timer = null;
   }
 
   function stopWatching(binding_id: string): void {
-    watched.get(binding_id)?.timer?.stop();
-    watched.delete(binding_id);
+    watched_bindings.get(binding_id)?.timer?.stop();
+    watched_bindings.delete(binding_id);
     bindings.delete(binding_id);
   }
 
@@ -176,15 +176,16 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     service = definitions;
     stopListening =
       runner.onNotification?.(({ binding_id, method }) => {
-        const watch = watched.get(binding_id);
-        if (watch === undefined || method !== "notifications/tools/list_changed") return;
-        watch.has_announced = true;
+        const watched = watched_bindings.get(binding_id);
+        if (watched === undefined || method !== "notifications/tools/list_changed") return;
+        watched.has_announced = true;
         // The scheduled description covers this notification too.
-        if (watch.timer !== null) return;
+        if (watched.timer !== null) return;
         const now = clock.monotonic();
-        watch.notifications = now - watch.notified_at > THROTTLE.within_ms ? 1 : watch.notifications + 1;
-        watch.notified_at = now;
-        scheduleDescription(binding_id, watch, getDebounce(watch));
+        watched.notifications =
+          now - watched.notified_at > THROTTLE.within_ms ? 1 : watched.notifications + 1;
+        watched.notified_at = now;
+        scheduleDescription(binding_id, watched, getDebounce(watched));
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
     const undescribed = (await store.bindings.listWholePackages()).filter(
@@ -215,12 +216,12 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     stop() {
       service = null;
       stopListening();
-      for (const id of Array.from(watched.keys())) stopWatching(id);
+      for (const id of Array.from(watched_bindings.keys())) stopWatching(id);
     },
   };
 }
 
-function getDebounce({ notifications }: WatchedServer): number {
+function getDebounce({ notifications }: WatchedBinding): number {
   const doublings = Math.min(Math.max(0, notifications - THROTTLE.times), THROTTLE.doublings);
   return DEBOUNCE_MS * 2 ** doublings;
 }

@@ -29,19 +29,22 @@ export async function readInstrumentPlugins(
     if (existing === undefined) by_id.set(info.plugin_id, [bound]);
     else existing.push(bound);
   }
-  return new Map([...by_id].map(([plugin_id, bounds]) => [plugin_id, selectServing(bounds, scope)]));
+  return new Map([...by_id].map(([plugin_id, candidates]) => [plugin_id, selectServing(candidates, scope)]));
 }
 
 type BoundPackages = [BoundPackage, ...BoundPackage[]];
 
-function selectServing(bounds: BoundPackages, { project_id }: Scope): BoundPackage {
+function selectServing(candidates: BoundPackages, { project_id }: Scope): BoundPackage {
   const isEligible = ({ binding }: BoundPackage) => project_id !== null || binding.scope.project_id === null;
-  const eligible = preferred(bounds, isEligible);
-  return selectListed(preferred(eligible, takesTraffic));
+  const eligible = selectPreferred(candidates, isEligible);
+  return selectListed(selectPreferred(eligible, takesTraffic));
 }
 
-/** The bindings that meet the condition; all of them if none does. */
-function preferred(bounds: BoundPackages, meets: (bound: BoundPackage) => boolean): BoundPackages {
-  const [first, ...others] = bounds.filter(meets);
-  return first === undefined ? bounds : [first, ...others];
+/** Returns the bindings that `isPreferred` accepts; all of them if it accepts none. */
+function selectPreferred(
+  candidates: BoundPackages,
+  isPreferred: (bound: BoundPackage) => boolean,
+): BoundPackages {
+  const [first, ...others] = candidates.filter(isPreferred);
+  return first === undefined ? candidates : [first, ...others];
 }

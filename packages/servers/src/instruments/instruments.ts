@@ -167,13 +167,13 @@ export function createInstruments({
   ): Promise<BoundPackage> {
     const settings = definedFields({ config, policy: chosen && { class: chosen } });
     const org_wide = await isBoundOrgWide(caller, inspection);
-    const { packages, bindings: bound } = await installChecked(
+    const { packages, bindings: installed_bindings } = await installChecked(
       caller,
       { kind: "folder", path },
       { bind: true, org_wide, ...settings },
-      ([only]) => requireInstrument(path, only),
+      ([imported]) => requireInstrument(path, imported),
     );
-    const { binding, change } = bound[0]!;
+    const { binding, change } = installed_bindings[0]!;
     const { package: pack } = packages[0]!;
     const must_enable = binding.status === "disabled" && !keep_unloaded;
     const new_settings: Partial<typeof settings> = change === "unchanged" ? settings : {};
@@ -294,8 +294,8 @@ function scopeKey({ org_id, project_id }: Scope): string {
 }
 
 /**
- * Adds a warning for each name that another tool has taken (instr.collision). A name lost to a tool of the
- * origin plugin is also an error; the other instruments of the plugin are still offered.
+ * Adds a warning for each name that another tool has taken (instr.collision). A name lost to a tool whose origin is
+ * `plugin` is also an error; the other instruments of the plugin are still offered.
  */
 function addLostNames(view: InstrumentPluginView, rejected: readonly CatalogEntry[]): InstrumentPluginView {
   const lost_names = rejected.filter(({ binding_id }) => binding_id === view.binding_id);

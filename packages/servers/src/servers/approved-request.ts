@@ -87,7 +87,7 @@ export function createApprovedRequest(door: Door): {
   return { sendApprovedRequest, tool: createRequestTool(door.deps, pending) };
 }
 
-/** Stops the call when the client disconnects. */
+/** Resolves when the call has settled. Stops the call when the client disconnects. */
 async function waitForSettlement<T>(
   door: Door,
   id: string,

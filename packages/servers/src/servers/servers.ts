@@ -312,10 +312,10 @@ function dropShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
   );
 }
 
-/** Two package names may have the same last part; the server of the later binding gets a number as a suffix. */
-function findFreeName(taken: readonly ServerInfo[], name: string): string {
+/** Several servers may have the same name, such as the last part of a package id; later ones get a number as a suffix. */
+function findFreeName(earlier: readonly ServerInfo[], name: string): string {
   let free = name;
-  for (let n = 2; taken.some((server) => server.name === free); n++) free = `${name}-${n}`;
+  for (let n = 2; earlier.some((server) => server.name === free); n++) free = `${name}-${n}`;
   return free;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Finds the authorization server of an MCP server: the protected-resource metadata of the server (RFC 9728), then
- * the metadata of the authorization server (RFC 8414, OpenID Connect). A server of the revision 2025-03-26 publishes
+ * the metadata of the authorization server (RFC 8414, OpenID Connect). A server of MCP revision 2025-03-26 publishes
  * only authorization server metadata, at its own origin, or none at all; without metadata the default paths of that
  * revision apply. Metadata of another resource or issuer is refused.
  */
@@ -17,7 +17,9 @@ export interface AuthorizationServer {
   revocation_endpoint: string | null;
   auth_methods: string[] | null;
   scopes: string[] | null;
+  /** Whether the URL of a client metadata document is accepted as a client id. */
   accepts_documents: boolean;
+  /** Whether the server declares that it sends `iss` in its responses. */
   sends_issuer: boolean;
 }
 
@@ -136,7 +138,7 @@ function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationSer
   };
 }
 
-/** The default endpoints of the revision 2025-03-26, whose servers need not publish metadata. */
+/** The default endpoints of MCP revision 2025-03-26, whose servers need not publish metadata. */
 function defaultEndpoints(origin: string): AuthorizationServer {
   return {
     issuer: origin,

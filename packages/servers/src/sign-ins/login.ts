@@ -54,9 +54,9 @@ export async function prepareLogin(
   checkOptions(options);
   if (options.private_key !== undefined) parsePrivateKey(options.private_key);
   const discovered = await discoverAuthorization(fetch, server, challenge);
-  const previous_here = previous?.issuer === discovered.server.issuer ? previous : null;
-  const client = await chooseClient(fetch, discovered.server, options, urls, previous_here);
-  const scope = chooseScope(options.scope, challenge, discovered, previous_here?.scope ?? null);
+  const same_issuer = previous?.issuer === discovered.server.issuer ? previous : null;
+  const client = await chooseClient(fetch, discovered.server, options, urls, same_issuer);
+  const scope = chooseScope(options.scope, challenge, discovered, same_issuer?.scope ?? null);
   const source: TokenSource = {
     issuer: discovered.server.issuer,
     resource: discovered.resource,

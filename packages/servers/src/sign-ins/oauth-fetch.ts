@@ -109,7 +109,7 @@ export function signInFailedError(reason: string): BackplaneError {
   return new BackplaneError("sign_in.failed", `The sign-in failed: ${reason}.`);
 }
 
-/** Truncates untrusted text, removes line breaks, and replaces hidden characters. */
+/** Truncates untrusted text, replaces each run of white space with one space, and marks hidden characters. */
 export function excerpt(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
   // The text is truncated first because it may be long; sanitizing never makes it longer.

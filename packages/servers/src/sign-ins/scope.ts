@@ -1,7 +1,7 @@
 /**
- * Chooses the scope to request: the one that a person entered, otherwise the one in the server's last challenge,
- * otherwise all that its metadata lists. The scope of an earlier sign-in is kept, because otherwise different kinds of
- * calls would remove each other's scope.
+ * Chooses the scope to request: the one that a person entered, otherwise the one in the server's last challenge
+ * together with that of an earlier sign-in, because otherwise different kinds of calls would remove each other's scope.
+ * If there is none of these, all scopes that the server's metadata lists are requested.
  */
 import type { ServerChallenge } from "@backplane/ports";
 import type { DiscoveredServer } from "./discovery.ts";

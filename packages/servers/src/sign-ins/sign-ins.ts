@@ -72,7 +72,7 @@ export function createSignIns(
     if (isRemote(bound)) return bound;
     throw new BackplaneError(
       "request.invalid",
-      `Binding ${id} runs its server locally, and only remote servers have a sign-in.`,
+      `Binding ${id} has no remote server, and only remote servers have a sign-in.`,
       {
         fix: `Pass its credentials as secrets: backplane binding set ${id} --secret SLOT=NAME`,
       },
@@ -140,7 +140,7 @@ export function createSignIns(
     const login = await store.sign_ins.openLogin(tokenHash(ticket), tokenHash(secret), now);
     if (login === null) throw new BackplaneError("sign_in.expired");
     const is_first_browser = isOpenedBy(login, [secret]);
-    if (!is_first_browser && !isOpenedBy(login, browser)) throw refuseOtherBrowser(login);
+    if (!is_first_browser && !isOpenedBy(login, browser)) throw otherBrowserError(login);
     const { authorization_url, redirect_uri } = unsealLogin(deps, login);
     return {
       authorization_url,
@@ -160,7 +160,7 @@ export function createSignIns(
     if (pending === null || ("actor" in by && by.actor !== pending.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
-    if ("browser" in by && !isOpenedBy(pending, by.browser)) throw refuseOtherBrowser(pending);
+    if ("browser" in by && !isOpenedBy(pending, by.browser)) throw otherBrowserError(pending);
     const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
@@ -197,7 +197,8 @@ export function createSignIns(
     }
   }
 
-  function refuseOtherBrowser({ binding_id, actor }: Login): BackplaneError {
+  /** Logs the refusal and returns its error. */
+  function otherBrowserError({ binding_id, actor }: Login): BackplaneError {
     deps.log.warn({ binding_id, actor }, "login was refused because another browser opened it");
     return new BackplaneError("sign_in.other_browser");
   }

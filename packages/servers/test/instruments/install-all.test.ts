@@ -26,7 +26,7 @@ describe("installing all plugins of a folder (instr.lifecycle)", () => {
     return results;
   }
 
-  test("installs each plugin once, after its dependencies, and never reports it as skipped before them", async () => {
+  test("installs each plugin once, after its dependencies, and reports none as skipped", async () => {
     const instruments = await createInstrumentKernel();
     const { fixture, runner, listStates } = instruments;
     const manifests = [
@@ -99,10 +99,10 @@ describe("installing all plugins of a folder (instr.lifecycle)", () => {
   test("installs no more plugins after a stop", async () => {
     const instruments = await createInstrumentKernel();
     const stop = new AbortController();
-    const { describe: describeNow } = instruments.runner;
+    const { describe: describePlugin } = instruments.runner;
     instruments.runner.describe = async (request) => {
       stop.abort();
-      return await describeNow(request);
+      return await describePlugin(request);
     };
     const results = await installAll(
       instruments,

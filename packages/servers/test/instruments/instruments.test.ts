@@ -371,7 +371,7 @@ test("loads dependents again when a plugin is upgraded or rolled back", async ()
 
 verifies(
   "instr.context",
-  "keeps the configuration of a removed plugin, by plugin id, org and project",
+  "keeps the configuration of a removed plugin, per plugin id, organization and project",
   async () => {
     const { fixture } = await createInstrumentKernel();
     const { bindings } = fixture.kernel;

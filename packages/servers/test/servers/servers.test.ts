@@ -269,7 +269,7 @@ test("applies the policy's host level to server requests and descriptions", asyn
   expect(new Set(process_requests.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 
-test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
+test("lists servers in the order of their bindings, not of their names", async () => {
   const fixture = await createServerKernel(async () => ({}));
   await fixture.bind(WEATHER_SERVER, BINDING);
   await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, BINDING);
@@ -286,30 +286,30 @@ async function createKernelWithApprovals(
   });
   const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   await fixture.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
-  const pending = async () =>
+  const listPending = async () =>
     (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-  const nextApproval = async () => {
-    await until(async () => (await pending()).length === 1);
-    return (await pending())[0]!;
+  const waitForApproval = async () => {
+    await until(async () => (await listPending()).length === 1);
+    return (await listPending())[0]!;
   };
   const read = (listener: ServerRequestListener = createListener(), method = "resources/read") =>
     fixture.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, listener);
-  const recorded = async () =>
+  const listRecorded = async () =>
     (await fixture.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
-  const audited = async () =>
+  const listAudited = async () =>
     (await fixture.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
-  return { fixture, received, binding_id, pending, nextApproval, read, recorded, audited };
+  return { fixture, received, binding_id, listPending, waitForApproval, read, listRecorded, listAudited };
 }
 
 verifies(
   "mcp.server",
   "reads a resource that needs approval only after the approval, and records the request",
   async () => {
-    const { fixture, received, binding_id, nextApproval, read, recorded, audited } =
+    const { fixture, received, binding_id, waitForApproval, read, listRecorded, listAudited } =
       await createKernelWithApprovals();
     const waiting: unknown[] = [];
     const reading = read({ ...createListener(), waiting: (call) => void waiting.push(call) });
-    const approval = await nextApproval();
+    const approval = await waitForApproval();
     expect(approval).toMatchObject({
       tool: "server_request",
       input: {
@@ -320,53 +320,54 @@ verifies(
       },
     });
     expect(approval.brief).toContain("w://now");
-    expect([received, await audited()]).toEqual([[], []]);
+    expect([received, await listAudited()]).toEqual([[], []]);
     await fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
     expect(await reading).toEqual({ contents: [{ uri: "w://now", text: "rain, [redacted]" }] });
     expect(received).toEqual(["resources/read"]);
-    const [row] = await recorded();
+    const [row] = await listRecorded();
     expect(row).toMatchObject({ status: "succeeded", requested_by: user.actor, approval_id: approval.id });
     expect(waiting).toEqual([{ id: row!.id, approval_id: approval.id }]);
     // The content is not recorded, as for any resource.
     expect(JSON.stringify(row)).not.toContain("rain");
-    expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
+    expect(await listAudited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
     const again = read();
     again.catch(() => undefined);
-    expect((await nextApproval()).id, "each read needs its own approval").not.toBe(approval.id);
+    expect((await waitForApproval()).id, "each read needs its own approval").not.toBe(approval.id);
   },
 );
 
 test("returns a rejection to the client and sends nothing to the server", async () => {
-  const { fixture, received, nextApproval, read, audited } = await createKernelWithApprovals();
+  const { fixture, received, waitForApproval, read, listAudited } = await createKernelWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
-  const { id } = await nextApproval();
+  const { id } = await waitForApproval();
   await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
   await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
   expect(received).toEqual([]);
-  expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
+  expect(await listAudited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
 });
 
 test("cancels the approval when the client disconnects, and returns the server's error after an approval", async () => {
-  const { fixture, received, nextApproval, pending, read, recorded } = await createKernelWithApprovals(() => {
-    throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
-  });
+  const { fixture, received, waitForApproval, listPending, read, listRecorded } =
+    await createKernelWithApprovals(() => {
+      throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
+    });
   const disconnect = new AbortController();
   const reading = read({ ...createListener(), signal: disconnect.signal });
   reading.catch(() => undefined);
-  await nextApproval();
+  await waitForApproval();
   disconnect.abort();
   await expect(reading).rejects.toMatchObject({ code: "cancelled" });
-  expect([await pending(), received]).toEqual([[], []]);
-  expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
+  expect([await listPending(), received]).toEqual([[], []]);
+  expect((await listRecorded())[0]).toMatchObject({ status: "cancelled" });
   const second_read = read();
   second_read.catch(() => undefined);
-  await fixture.kernel.approvals.answer(admin, (await nextApproval()).id, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, (await waitForApproval()).id, { response: "approve" });
   await expect(second_read).rejects.toMatchObject({
     message: "no such weather",
     details: { rpc_code: -32002 },
   });
-  expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
+  expect((await listRecorded())[0]).toMatchObject({ tool_result: { is_error: true } });
 });
 
 test("refuses direct calls to server_request, and roles that may not use it", async () => {
@@ -390,18 +391,18 @@ test("refuses direct calls to server_request, and roles that may not use it", as
 });
 
 test("checks the policy again after the approval and reads nothing that is no longer allowed", async () => {
-  const { fixture, received, nextApproval, read } = await createKernelWithApprovals();
+  const { fixture, received, waitForApproval, read } = await createKernelWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
-  const { id } = await nextApproval();
+  const { id } = await waitForApproval();
   await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
   await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
   await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
   expect(received).toEqual([]);
 });
 
-test("explains a request for a resource as it is decided, although an allow rule covers the server", async () => {
-  const { fixture, nextApproval, read } = await createKernelWithApprovals();
+test("explains that reading a resource needs approval although an allow rule covers the server", async () => {
+  const { fixture, waitForApproval, read } = await createKernelWithApprovals();
   const { allow_rules, policy } = fixture.kernel;
   await allow_rules.create(admin, { server: "weather", identity: null });
   const explainTool = (tool: string) => policy.explain(admin, { tool, context: "conversation" });
@@ -413,7 +414,7 @@ test("explains a request for a resource as it is decided, although an allow rule
   });
   const reading = read();
   reading.catch(() => undefined);
-  const { id } = await nextApproval();
+  const { id } = await waitForApproval();
   await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
   await expect(reading).rejects.toMatchObject({ code: "approval.rejected" });
 });
@@ -452,17 +453,17 @@ for (const [label, changed, change] of CHANGES) {
     "approval.digest",
     `does not read a resource if ${label} of its server changed after the approval was requested`,
     async () => {
-      const { fixture, received, binding_id, nextApproval, read, audited } =
+      const { fixture, received, binding_id, waitForApproval, read, listAudited } =
         await createKernelWithApprovals();
       const reading = read();
       reading.catch(() => undefined);
-      const { id } = await nextApproval();
+      const { id } = await waitForApproval();
       await change(fixture, binding_id);
       await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
       await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
       expect(received).toEqual([]);
       const refused = expect.stringContaining(`after its approval was requested: ${changed.join(", ")}.`);
-      expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused } }]);
+      expect(await listAudited()).toMatchObject([{ details: { uri: "w://now", refused } }]);
     },
   );
 }

@@ -106,11 +106,11 @@ test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const as = await createAuthorizationServer();
-  const fixture = async () => {
+  const createNode = async () => {
     const store = await openPostgresStore({ url: postgres.url, schema: "sign_ins" });
     return await seedTestKernel(store, "", { runner: createSignInRunner(as) });
   };
-  const [first, second] = [await fixture(), await fixture()];
+  const [first, second] = [await createNode(), await createNode()];
   const { binding_id } = await first.bind(SERVER);
   await signIn(first, as, binding_id);
   as.revokeAll();
@@ -135,7 +135,7 @@ test("keeps the sign-in while the authorization server is unavailable", async ()
   expect((await callReadTool(fixture)).status).toBe("succeeded");
 });
 
-test("requests more scope once for client_credentials, and does not repeat a refused request", async () => {
+test("requests a wider scope once for client_credentials, and does not repeat a refused request", async () => {
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
@@ -182,17 +182,17 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
     await release.promise;
     return createRefusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   };
-  const early = callReadTool(fixture);
+  const step_up_call = callReadTool(fixture);
   await requested.promise;
   runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
-  // The early call needs more scope while the renewal is still in flight.
+  // The first call needs a wider scope while the renewal for the second is still in flight.
   as.token_delay_ms = 300;
   fixture.clock.wall_offset = 3_600_000;
-  const late = callReadTool(fixture);
+  const renewing_call = callReadTool(fixture);
   await until(() => countRenewals(runner) > 0);
   release.resolve();
-  expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
-  expect((await late).status).toBe("succeeded");
+  expect(await step_up_call).toMatchObject({ error: { code: "sign_in.needed" } });
+  expect((await renewing_call).status).toBe("succeeded");
   // The refresh token was rotated, so losing the new one would end the sign-in.
   as.revokeAll();
   expect((await callReadTool(fixture)).status).toBe("succeeded");

@@ -21,7 +21,7 @@ import {
   startLogin,
 } from "./sign-in-kernel.ts";
 
-test("lets only an admin start and end a sign-in, and shows its status to readers of the binding", async () => {
+test("allows only an admin to start and end a sign-in, and shows its status to readers of the binding", async () => {
   const { fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   for (const caller of [user, guest]) {
