@@ -66,8 +66,8 @@ export const INTEGRITY_DEFENSES: Mutant[] = [
   {
     name: "integrity: only the gateway's user reaches images by their path",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "mkdirSync(this.#run_folder, { mode: 0o700 });",
-    to: "mkdirSync(this.#run_folder, { mode: 0o755 });",
+    from: "mkdirSync(this.#process_folder, { mode: 0o700 });",
+    to: "mkdirSync(this.#process_folder, { mode: 0o755 });",
     tests: PACKAGE_IMAGES_TESTS,
   },
   {

@@ -83,7 +83,7 @@ export const PACKAGE_DEFENSES: Mutant[] = [
   {
     name: "npm: the lock is checked",
     file: `${NPM}/npm-install.ts`,
-    from: "=> vetLock(lock, (await npm.settings(dir)).origins, isOperatorArchive);",
+    from: "=> vetLock(lock, (await npm.readSettings(dir)).origins, isOperatorArchive);",
     to: "=> void [lock, isOperatorArchive, vetLock];",
     tests: NPM_SOURCES_TESTS,
   },
@@ -340,8 +340,8 @@ export const PACKAGE_DEFENSES: Mutant[] = [
   {
     name: "pack: development dependencies are left out",
     file: "packages/supply/src/pack/survey-folder.ts",
-    from: "development.has(path) || ignoredByFile(path, isFolder)",
-    to: "ignoredByFile(path, isFolder)",
+    from: "development.has(path) || isIgnoredByFile(path, isFolder)",
+    to: "isIgnoredByFile(path, isFolder)",
     tests: ["packages/supply/test/pack/pack-folder.test.ts"],
   },
   {

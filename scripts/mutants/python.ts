@@ -13,7 +13,7 @@ export const PYTHON_DEFENSES: Mutant[] = [
     from: "    if event in STARTS:\n",
     to: "    if event in ():\n",
     tests: PYTHON_SERVER_TESTS,
-    only: "keeps pip from starting programs",
+    only: "prevents pip from starting programs",
   },
   {
     name: "pypi: a dependency by URL is refused before it is fetched",
@@ -29,7 +29,7 @@ export const PYTHON_DEFENSES: Mutant[] = [
     from: '"--proxy",\n        proxy.url,',
     to: '"--proxy",\n        "",',
     tests: PYTHON_SERVER_TESTS,
-    only: "keeps pip from starting programs",
+    only: "prevents pip from starting programs",
   },
   {
     name: "pypi: files come from the index",
@@ -125,7 +125,7 @@ export const PYTHON_DEFENSES: Mutant[] = [
     from: "tarfile.TarFile.__init__ = refuse_archives\n",
     to: "",
     tests: PYTHON_BUILDS_TESTS,
-    only: "never lets pip unpack",
+    only: "prevents pip from unpacking",
   },
   {
     name: "pypi builds: pip stops before it prepares a source archive",
@@ -205,7 +205,7 @@ export const PYTHON_DEFENSES: Mutant[] = [
     from: "join(work, `box-${pass}`)",
     to: 'join(work, "sandbox_folder")',
     tests: PYTHON_BUILDS_TESTS,
-    only: "has not seen",
+    only: "had no access to",
   },
   {
     name: "pypi builds: a build has none of the gateway's variables",

@@ -51,7 +51,7 @@ export const SHARED_PACKAGE_DEFENSES: Mutant[] = [
   {
     name: "shared packages: concurrent requests fetch a package once",
     file: SHARE,
-    from: "      fetching.set(digest, fetched);\n",
+    from: "      fetching.set(digest, pending);\n",
     to: "",
     tests: SHARE_TESTS,
     only: "fetches them once",

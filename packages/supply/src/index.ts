@@ -15,7 +15,7 @@ export {
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
 export { createPackageImporter, type PackageImporterOptions } from "./import/create-package-importer.ts";
 export { buildServerManifest, type ServerDraft } from "./import/mcp/server-manifest.ts";
-export { codeDigest } from "./kernel-plugins/code-digest.ts";
+export { computeCodeDigest } from "./kernel-plugins/code-digest.ts";
 export {
   createPluginSources,
   type PluginSources,
@@ -50,6 +50,6 @@ export { createTrustRoot, type TrustRoot, type TrustRootOptions } from "./proven
 export { findPythonTools, missingPip } from "./pypi/find-pip.ts";
 export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-command.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
-export { treeDigest } from "./tree/read-tree.ts";
+export { computeTreeDigest } from "./tree/read-tree.ts";
 export type { TreeFile, TreeListing } from "./tree/tree-listing.ts";
 export { createWorkspaceFolders } from "./workspace-folders/create-workspace-folders.ts";

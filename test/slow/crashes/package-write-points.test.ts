@@ -6,7 +6,7 @@ import {
   killAtEach,
   listWritePoints,
   prepareChanges,
-} from "../../../packages/supply/test/support/install-points.ts";
+} from "../../../packages/supply/test/support/write-points.ts";
 import { verifies } from "../../support/verifies.ts";
 
 const base = createMemoryFolder("backplane-install-points-");

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { type LayerEntry, layerOf } from "../../../packages/supply/test/support/image-layers.ts";
+import { type LayerEntry, packLayer } from "../../../packages/supply/test/support/image-layers.ts";
 
 /** Writes an image layout with two layers: a static program with a file to remove, and the layer that removes it. */
 export async function writeImageLayout(folder: string): Promise<string> {
@@ -18,7 +18,7 @@ export async function writeImageLayout(folder: string): Promise<string> {
     { name: "link", type: "symlink", linkname: "/notes" },
     { name: "etc/passwd", type: "symlink", linkname: "/app/removed" },
   ];
-  const layers = [await layerOf(lower), await layerOf([{ name: "app/.wh.removed", body: "" }])];
+  const layers = [await packLayer(lower), await packLayer([{ name: "app/.wh.removed", body: "" }])];
   mkdirSync(join(dir, "blobs", "sha256"), { recursive: true });
   const put = (bytes: Buffer, mediaType: string) => {
     const hex = createHash("sha256").update(bytes).digest("hex");

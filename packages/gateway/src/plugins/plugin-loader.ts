@@ -24,7 +24,7 @@ import {
   type ModuleHostOptions,
   type OutboundRules,
 } from "@backplane/runner";
-import { codeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
+import { computeCodeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { createFolders } from "../home/home.ts";
 import { importAgain } from "./import-again.ts";
 import { createInlinePlugin, guardPlugin } from "./inline-plugin.ts";
@@ -100,7 +100,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
       // The digest is computed before the load, so that files that change meanwhile do not have the approved digest.
       // A module that cannot be read gets a random digest, so it is treated as changed.
       const digest =
-        entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
+        entry.origin === "bundled" ? undefined : await computeCodeDigest(entry.dir).catch(() => randomUUID());
       const loaded =
         mode === "inline"
           ? await loadInline(entry, { network, check, log: options.log }, import_counts)

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { openPostgresStore } from "@backplane/store";
 import {
+  computeTreeDigest,
   openContentStore,
   packFolder,
   type SharedContentStore,
   shareContent,
-  treeDigest,
   unpackArchive,
 } from "@backplane/supply";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
@@ -109,7 +109,7 @@ verifies(
     await restored.close();
     const fresh = openContent(to, join(dir, "fresh"));
     for (const digest of [own, damaged, foreign])
-      expect(await treeDigest(await fresh.verifyTree(digest))).toBe(digest);
+      expect(await computeTreeDigest(await fresh.verifyTree(digest))).toBe(digest);
     expect((await to.direct.query("select from shared_package_holds")).rowCount).toBe(0);
   },
   60_000,

@@ -19,7 +19,7 @@ export interface TreeWriter {
   write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, file: FileToWrite): Promise<TreeFile>;
 }
 
-/** Receives the bytes of one file while it is written. */
+/** Receives the bytes of one file while it is written or read. */
 export interface FileScan {
   /** Scans the next bytes of the file. */
   push(chunk: Uint8Array): void;

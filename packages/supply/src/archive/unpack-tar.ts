@@ -13,6 +13,7 @@ import { createTarGuard, type GuardedEntry } from "./tar-guard.ts";
 import { createTreeWriter, type FileScan, type TreeWriter } from "./tree-writer.ts";
 import { unsafe } from "./unsafe.ts";
 
+/** Files up to this size are read into memory and written concurrently. */
 const SMALL_BYTES = 256 * 1024;
 
 interface ExpectedEntry extends GuardedEntry {
@@ -85,7 +86,7 @@ async function writeEntries(
     }
   } finally {
     // Waits even after a failure, because the folder must not be removed before the last write.
-    await writes.idle();
+    await writes.waitForIdle();
   }
   if (index !== expected.length) {
     throw unsafe("ambiguous", "two parsers disagree about its entries");

@@ -11,16 +11,18 @@ import { writeAll } from "../files/write-all.ts";
 import type { ImageLimits } from "./image-limits.ts";
 import type { ImageTree, StoredContent } from "./image-tree.ts";
 
-/** Collects the contents of all layers. */
+/** Collects the contents of all layers, and counts towards their limits. */
 export interface LayerSpool {
   handle: FileHandle;
   /** The length of the spool file. */
   bytes: number;
+  /** The number of entries in all layers so far. */
   entries: number;
+  /** The size of all uncompressed layers so far, in bytes. */
   unpacked: number;
 }
 
-/** Returns the `sha256:…` of the uncompressed layer. Throws `package.unsafe`. */
+/** Applies the layer to the tree and returns the `sha256:…` of the uncompressed layer. Throws `package.unsafe`. */
 export async function applyLayer(
   tree: ImageTree,
   layer: number,
@@ -35,7 +37,7 @@ export async function applyLayer(
    * extended header in memory until the header is complete.
    */
   let bytes_outside_files = 0;
-  const contentOf = async function* (entry: AsyncIterable<Uint8Array>) {
+  const readContent = async function* (entry: AsyncIterable<Uint8Array>) {
     for await (const chunk of entry) {
       bytes_outside_files = 0;
       yield chunk;
@@ -46,7 +48,7 @@ export async function applyLayer(
       bytes_outside_files = 0;
       if (++spool.entries > limits.entries)
         throw unsafeImage("too-many-entries", `the image has more than ${limits.entries} entries`);
-      const content = contentOf(entry as unknown as AsyncIterable<Uint8Array>);
+      const content = readContent(entry as unknown as AsyncIterable<Uint8Array>);
       await applyEntry(tree, layer, entry.header, content, spool);
       // An entry that is not a file may have content too.
       for await (const _chunk of content);

@@ -53,7 +53,7 @@ export function readImageConfig(bytes: Uint8Array, image_name: string): ImageCon
   const workdir =
     typeof settings.WorkingDir === "string" && settings.WorkingDir !== "" ? settings.WorkingDir : "/";
   if (!workdir.startsWith("/") || /\p{Cc}/u.test(workdir) || workdir.split("/").includes(".."))
-    return fail("WorkingDir is not an absolute path");
+    return fail('WorkingDir is not an absolute path without ".." and control characters');
   const labels = isObject(settings.Labels) ? Object.entries(settings.Labels as Record<string, unknown>) : [];
   return {
     os,

@@ -143,7 +143,7 @@ export class ImageTree {
     throw unsafeImage("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
   }
 
-  /** Creates missing folders if a layer is given. */
+  /** Returns the node at a path and follows links; undefined if there is none. Creates missing folders for `layer`. */
   #walk(parts: readonly string[], layer: number | null): ImageNode | undefined {
     const remaining = [...parts];
     let ancestors: ImageFolder[] = [this.root];

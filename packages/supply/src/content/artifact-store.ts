@@ -1,7 +1,7 @@
 /**
  * Stores artifacts of calls as files named by the hash of their content: artifacts/HEX with mode 0600, and
- * artifacts/tmp for files that are being written. A file is renamed into place after it is on disk. It is removed by
- * age alone, counted from the last time it was stored.
+ * artifacts/tmp for files that are being written. A file is renamed into place after it is on disk. A sweep removes a
+ * file by its age alone, counted from the last time that it was stored.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync } from "node:fs";
@@ -23,7 +23,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
   mkdirSync(temporary, { recursive: true, mode: 0o700 });
   sweepStale(temporary, "");
 
-  /** False if the file does not exist. */
+  /** Sets the times of the file to now. Returns false if the file does not exist. */
   const touch = async (file: string): Promise<boolean> => {
     const now = new Date();
     return await utimes(file, now, now).then(
@@ -54,7 +54,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
       const file = await open(join(folder, sha256), "r").catch(() => null);
       if (file === null) return null;
       // Verified before the first byte is sent, because a response cannot be withdrawn.
-      const bytes = await sizeIfIntact(file, sha256);
+      const bytes = await measureIfIntact(file, sha256);
       if (bytes === null) {
         await file.close();
         return null;
@@ -86,8 +86,8 @@ async function write(draft: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** Null if the content does not match its hash. */
-async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | null> {
+/** Returns the size in bytes; null if the content does not match its hash. */
+async function measureIfIntact(file: FileHandle, sha256: string): Promise<number | null> {
   const hash = createHash("sha256");
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   for (let at = 0; ; ) {

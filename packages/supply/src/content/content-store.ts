@@ -47,9 +47,9 @@ export interface ContentStore {
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
   /** Lists the digests of all trees. */
-  digests(): Promise<string[]>;
+  listDigests(): Promise<string[]>;
   /** Lists the files of the tree. Throws `package.files_missing` when the tree is missing. */
-  listing(digest: string): Promise<TreeFile[]>;
+  listFiles(digest: string): Promise<TreeFile[]>;
   /** Ends the protection of one `install`. Call it when the package row exists or will not be written. */
   release(digest: string): void;
   /** Removes a tree that is neither protected by `install` nor used. An unknown digest is not an error. */
@@ -142,8 +142,8 @@ export function openContentStore(dir: string): ContentStore {
       return removed;
     },
     has: (digest) => folderExists(folderOf(digest)),
-    digests: listDigests,
-    async listing(digest) {
+    listDigests,
+    async listFiles(digest) {
       const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
       if (text === null) throw missingFiles(digest);
       if (digestOf(text) !== digest) throw corruptPackage(digest, { file: "listing", what: "changed" });

@@ -23,6 +23,7 @@ const LIMITS: Pick<UnpackLimits, "entries" | "file_bytes" | "unpacked_bytes"> = 
   unpacked_bytes: 3 * 1024 * MIB,
 };
 const LISTING_BYTES = 64 * MIB;
+/** Files up to this size are read into memory and written concurrently. */
 const SMALL_BYTES = 256 * 1024;
 
 /** Installs the package in `local`. A failure leaves nothing there. Throws `gateway_stopping` after an abort. */
@@ -93,15 +94,15 @@ async function writeTree(
   signal: AbortSignal,
 ): Promise<void> {
   const writer = createTreeWriter(tree);
-  const contents = groupByContent(files);
-  const chunks = shared.read(contents.map(([{ sha256, size }]) => ({ sha256, bytes: size })));
+  const groups = groupByContent(files);
+  const chunks = shared.read(groups.map(([{ sha256, size }]) => ({ sha256, bytes: size })));
   const reader = chunks[Symbol.asyncIterator]();
   const readContent = (file: TreeFile) => readFile(reader, file, signal);
   const writes = createWriteQueue();
   try {
-    for (const same of contents) {
-      const [first, ...others] = same;
-      for (const { path } of same) await writer.makeParentFolder(path);
+    for (const group of groups) {
+      const [first, ...others] = group;
+      for (const { path } of group) await writer.makeParentFolder(path);
       if (first.size > SMALL_BYTES) {
         await writeVerified(writer, first, readContent(first));
         for (const other of others)
@@ -110,19 +111,20 @@ async function writeTree(
       }
       const content: Uint8Array[] = [];
       for await (const chunk of readContent(first)) content.push(chunk);
-      for (const file of same) await writes.add(() => writeVerified(writer, file, content));
+      for (const file of group) await writes.add(() => writeVerified(writer, file, content));
     }
   } finally {
     await reader.return?.();
     // Waits even after a failure, because the folder must not be removed before the last write.
-    await writes.idle();
+    await writes.waitForIdle();
   }
 }
 
-type SameContent = [TreeFile, ...TreeFile[]];
+/** The files that have the same content. */
+type ContentGroup = [TreeFile, ...TreeFile[]];
 
-function groupByContent(files: readonly TreeFile[]): SameContent[] {
-  const groups = new Map<string, SameContent>();
+function groupByContent(files: readonly TreeFile[]): ContentGroup[] {
+  const groups = new Map<string, ContentGroup>();
   for (const file of files) {
     const key = `${file.sha256} ${file.size}`;
     const group = groups.get(key);

@@ -69,11 +69,11 @@ export function shareContent({ local, shared, signal, log }: ShareContentOptions
       return;
     }
     hold_counts.delete(digest);
-    const released = locks.run(digest, async () => {
+    const releasing = locks.run(digest, async () => {
       if (!hold_counts.has(digest)) await shared.release(digest);
     });
     runInBackground(
-      released.catch((error: unknown) => {
+      releasing.catch((error: unknown) => {
         log.warn({ err: error, digest }, "the files of a package stay protected in the database for an hour");
       }),
     );
@@ -97,20 +97,20 @@ export function shareContent({ local, shared, signal, log }: ShareContentOptions
 
   const fetchIfMissing = async (digest: string): Promise<void> => {
     if (await local.has(digest)) return;
-    let fetched = fetching.get(digest);
-    if (fetched === undefined) {
-      fetched = fetchPackage(shared, local, digest, signal).finally(() => fetching.delete(digest));
-      fetching.set(digest, fetched);
-      runInBackground(fetched.catch(() => {}));
+    let pending = fetching.get(digest);
+    if (pending === undefined) {
+      pending = fetchPackage(shared, local, digest, signal).finally(() => fetching.delete(digest));
+      fetching.set(digest, pending);
+      runInBackground(pending.catch(() => {}));
     }
-    await fetched;
+    await pending;
   };
 
   const shareMissing = async (): Promise<void> => {
-    for (const digest of await shared.findMissing(await local.digests())) {
+    for (const digest of await shared.findMissing(await local.listDigests())) {
       if (signal.aborted) return;
       try {
-        const files = await local.listing(digest);
+        const files = await local.listFiles(digest);
         try {
           await store(local.treeOf(digest), digest, files, { signal, report() {} });
         } finally {
@@ -137,15 +137,15 @@ export function shareContent({ local, shared, signal, log }: ShareContentOptions
 
   return {
     treeOf: (digest) => local.treeOf(digest),
-    digests: () => local.digests(),
+    listDigests: () => local.listDigests(),
     async verifyTree(digest) {
       await fetchIfMissing(digest);
       return await local.verifyTree(digest);
     },
     has: async (digest) => (await local.has(digest)) || (await shared.find(digest)) !== null,
-    async listing(digest) {
+    async listFiles(digest) {
       await fetchIfMissing(digest);
-      return await local.listing(digest);
+      return await local.listFiles(digest);
     },
     release(digest) {
       local.release(digest);

@@ -72,8 +72,8 @@ const ANCHOR = new RegExp(
 );
 
 interface CredentialScan extends FileScan {
-  /** Why this file must not be packed, or null. */
-  verdict(): string | null;
+  /** Why the part of the file that was scanned looks like a credential; null if it does not. */
+  reason(): string | null;
 }
 
 /**
@@ -103,7 +103,7 @@ function scanForCredentials(path: string): CredentialScan {
         null;
       tail = text.slice(-OVERLAP);
     },
-    verdict: () => reason,
+    reason: () => reason,
   };
 }
 
@@ -124,7 +124,7 @@ export type CredentialSource =
 export interface CredentialCheck {
   scan: (path: string) => FileScan;
   /** Throws `package.credential_file` with all files that contain a credential, if there are any. */
-  assertNone(where: CredentialSource): void;
+  assertNone(source: CredentialSource): void;
 }
 
 /** Scans all files of a package. */
@@ -135,7 +135,7 @@ export function createCredentialCheck(): CredentialCheck {
     scan(path) {
       const scan = scanForCredentials(path);
       const recordReason = () => {
-        const why = scan.verdict();
+        const why = scan.reason();
         if (why !== null) reasons.set(path, why);
       };
       recordReason();
@@ -146,9 +146,9 @@ export function createCredentialCheck(): CredentialCheck {
         },
       };
     },
-    assertNone(where) {
+    assertNone(source) {
       const files = [...reasons].map(([file, why]) => ({ file, why })).sort(byFile);
-      if (files.length > 0) throw refuseCredentials(files, where);
+      if (files.length > 0) throw credentialError(files, source);
     },
   };
 }
@@ -157,18 +157,18 @@ function byFile(left: Credential, right: Credential): number {
   return left.file < right.file ? -1 : 1;
 }
 
-function fixFor(where: CredentialSource): string | null {
-  if (where === "folder") return null;
-  if (where === "plugin folder")
+function fixFor(source: CredentialSource): string | null {
+  if (source === "folder") return null;
+  if (source === "plugin folder")
     return "Move the file out of the folder, or link the folder with --editable.";
-  return `Ask the author to remove the file from the ${where} and to revoke the credential.`;
+  return `Ask the author to remove the file from the ${source} and to revoke the credential.`;
 }
 
-function refuseCredentials(credentials: Credential[], where: CredentialSource): BackplaneError {
+function credentialError(credentials: Credential[], source: CredentialSource): BackplaneError {
   const first = credentials[0] as Credential;
   const more = credentials.length > 1 ? ` (and ${credentials.length - 1} more, see details.files)` : "";
-  const action = where === "folder" ? "packed" : "installed";
-  const fix = fixFor(where);
+  const action = source === "folder" ? "packed" : "installed";
+  const fix = fixFor(source);
   return new BackplaneError(
     "package.credential_file",
     `${first.file} cannot be ${action}: ${first.why}${more}.`,

@@ -1,6 +1,6 @@
 const MAX_WRITES = 8;
 
-/** Writes a few small files concurrently. A failure is thrown by the next `add` or by `idle`. */
+/** Writes a few small files concurrently. A failure is thrown by the next `add` or by `waitForIdle`. */
 export function createWriteQueue() {
   const running = new Set<Promise<void>>();
   const failures: unknown[] = [];
@@ -16,7 +16,7 @@ export function createWriteQueue() {
         .finally(() => running.delete(task));
       running.add(task);
     },
-    async idle(): Promise<void> {
+    async waitForIdle(): Promise<void> {
       await Promise.all(running);
       throwFirstFailure();
     },

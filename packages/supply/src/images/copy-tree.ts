@@ -29,7 +29,7 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   await mkdir(to, { mode: 0o700 });
   for (const folder of foldersOf(files)) {
     await mkdir(join(to, folder));
-    // chmod is not subject to the umask. The reason for this mode is below.
+    // chmod is not subject to the umask. The user of a sandbox must be able to read the copy.
     await chmod(join(to, folder), 0o755);
   }
   const copied = await mapConcurrently(files, (file) =>
@@ -37,7 +37,7 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   );
   const failed = copied.indexOf(false);
   if (failed !== -1) return { difference: { file: (files[failed] as TreeFile).path, what: "changed" } };
-  // A sandboxed process runs as another user and must be able to read the copy. It does not see the parent folders.
+  // The copy becomes readable last. A sandboxed process, which runs as another user, does not see the parent folders.
   await chmod(to, 0o755);
   const { ctimeNs } = await stat(to, { bigint: true });
   await pause(ctimeNs % 1_000_000_000n === 0n ? SECOND_MS : TICK_MS);

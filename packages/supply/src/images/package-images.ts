@@ -1,12 +1,12 @@
 /**
  * Plugins are started from images: verified private copies of packages. The paths in the content store stay the same
  * for years, on a disk that others may write to (a stray process, a restored backup, a shared disk), and verifying it
- * before a start says nothing about the bytes that the process reads a moment later. An image is created when a run of
- * the gateway first needs its digest, in a folder with a random name that only the gateway's user may enter. It is
- * verified after it was copied, and abandoned when one of its files changes
+ * before a start says nothing about the bytes that the process reads a moment later. An image is created when a gateway
+ * process first needs its digest, in a folder with a random name that only the gateway's user may enter. It is verified
+ * after it was copied, and abandoned when one of its files changes
  * (docs/decisions/0013-packages-run-from-verified-images.md).
  *
- *   DIR/NAME/…   one folder per run of the gateway; a folder that a killed run left is removed at the next start
+ *   DIR/NAME/…   one folder per gateway process; a folder that a killed gateway left is removed at the next start
  *
  * The number and total size of all images are limited; the least recently used image without users is removed first.
  */
@@ -25,7 +25,7 @@ import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
 export interface PackageImagesOptions {
   store: ContentStore;
-  /** A folder that only this gateway uses. Everything that an earlier run left in it is removed. */
+  /** A folder that only this gateway uses. Everything that an earlier process of it left there is removed. */
   dir: string;
   /** The limit for all images together. Images in use are kept, whatever their size. */
   max_bytes?: number;
@@ -39,7 +39,7 @@ export interface PackageImages extends PackageFiles {
 
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_IMAGES = 256;
-/** A package with at least this many files and folders is checked less often. */
+/** A package with more files and folders than this is compared with the store less often. */
 const LARGE_PACKAGE = 512;
 const LARGE_CHECK_MS = 5_000;
 /** How many images one start tries while another process keeps changing them. */
@@ -69,7 +69,7 @@ export function openPackageImages(options: PackageImagesOptions): PackageImages 
 class Images implements PackageImages {
   readonly #options: PackageImagesOptions;
   readonly #max_bytes: number;
-  readonly #run_folder: string;
+  readonly #process_folder: string;
   readonly #images = new Map<string, Image>();
   readonly #pending = new Map<string, Promise<Image>>();
   readonly #removals = new Set<Promise<void>>();
@@ -80,8 +80,8 @@ class Images implements PackageImages {
     this.#max_bytes = options.max_bytes ?? MAX_BYTES;
     mkdirSync(options.dir, { recursive: true, mode: 0o700 });
     const leftovers = readdirSync(options.dir);
-    this.#run_folder = join(options.dir, randomBytes(16).toString("hex"));
-    mkdirSync(this.#run_folder, { mode: 0o700 });
+    this.#process_folder = join(options.dir, randomBytes(16).toString("hex"));
+    mkdirSync(this.#process_folder, { mode: 0o700 });
     this.#runRemoval(async () => {
       for (const name of leftovers) await this.#removeFolder(join(options.dir, name));
     });
@@ -107,7 +107,7 @@ class Images implements PackageImages {
 
   async close(): Promise<void> {
     await Promise.allSettled(this.#pending.values());
-    this.#runRemoval(() => this.#removeFolder(this.#run_folder));
+    this.#runRemoval(() => this.#removeFolder(this.#process_folder));
     await Promise.all(this.#removals);
   }
 
@@ -148,6 +148,7 @@ class Images implements PackageImages {
     );
     // Confirms that the copy did not change while its contents were read.
     if ((await image.copy_fingerprint.findChange()) !== null) throw changedImage(image.digest, ROOT_DATA);
+    // The expanded root has about the size of the package.
     image.bytes *= 2;
     return { folder, fingerprint };
   }
@@ -164,7 +165,7 @@ class Images implements PackageImages {
   }
 
   async #create(digest: string): Promise<Image> {
-    const files = await this.#options.store.listing(digest);
+    const files = await this.#options.store.listFiles(digest);
     const tree = this.#options.store.treeOf(digest);
     // Taken before the copy, so that an unchanged fingerprint means that the store is still intact.
     const store_fingerprint = await takeFingerprint(tree, files);
@@ -173,7 +174,7 @@ class Images implements PackageImages {
     if (name_difference !== null) throw corruptPackage(digest, name_difference);
     const bytes = files.reduce((sum, { size }) => sum + size, 0);
     await this.#trim(bytes);
-    const folder = join(this.#run_folder, randomBytes(16).toString("hex"));
+    const folder = join(this.#process_folder, randomBytes(16).toString("hex"));
     const copy_fingerprint = await this.#copy(digest, tree, folder, files, bytes);
     const image: Image = {
       digest,
@@ -223,7 +224,7 @@ class Images implements PackageImages {
     if (image.store_fingerprint.size > LARGE_PACKAGE && now - image.store_checked_at < LARGE_CHECK_MS) return;
     if ((await image.store_fingerprint.findChange()) !== null) {
       const { store } = this.#options;
-      const files = await store.listing(image.digest);
+      const files = await store.listFiles(image.digest);
       const fingerprint = await takeFingerprint(store.treeOf(image.digest), files);
       await store.verifyTree(image.digest);
       image.store_fingerprint = fingerprint;
@@ -262,15 +263,15 @@ class Images implements PackageImages {
     if (image.abandoned && image.users === 0) this.#runRemoval(() => this.#removeImage(image));
   }
 
-  #isFull(more: number): boolean {
-    let bytes = more;
+  #isFull(extra_bytes: number): boolean {
+    let bytes = extra_bytes;
     for (const image of this.#images.values()) bytes += image.bytes;
     return bytes > this.#max_bytes || this.#images.size > MAX_IMAGES;
   }
 
-  /** Removes unused images until `more` bytes fit, if possible. */
-  async #trim(more: number): Promise<void> {
-    while (this.#isFull(more)) {
+  /** Removes unused images until `extra_bytes` fit, if possible. */
+  async #trim(extra_bytes: number): Promise<void> {
+    while (this.#isFull(extra_bytes)) {
       let oldest: Image | undefined;
       for (const image of this.#images.values()) {
         if (image.users === 0 && (oldest === undefined || image.last_use < oldest.last_use)) oldest = image;

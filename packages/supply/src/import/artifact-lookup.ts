@@ -31,10 +31,10 @@ export function createArtifactLookup(
       const reference = parseReference(text);
       const { signal } = operation;
       return await withClient(registryLogin, (client) => {
-        const manifest = (digest: string) =>
+        const readManifest = (digest: string) =>
           client.fetchManifest({ ...reference, tag: null, digest }, { signal });
-        const root = () => client.fetchManifest(reference, { signal });
-        return readStatedIdentity({ root, manifest }, host);
+        const readRoot = () => client.fetchManifest(reference, { signal });
+        return readStatedIdentity({ readRoot, readManifest }, host);
       });
     },
   };

@@ -36,7 +36,7 @@ import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { AllowedScripts } from "../npm/install-scripts.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
 import { isLayout, openLayoutArtifact } from "../oci/layout-artifact.ts";
-import type { ArtifactStore } from "../oci/plugin-artifact.ts";
+import type { ArtifactSource } from "../oci/plugin-artifact.ts";
 import { formatReference, type OciReference, parseReference, requireSameSource } from "../oci/reference.ts";
 import { openRegistryArtifact } from "../oci/registry-artifact.ts";
 import {
@@ -50,13 +50,13 @@ import { AllowedBuilds } from "../pypi/allowed-builds.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
-import { createArtifactLookup } from "./artifact-lookup.ts";
 import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
+import { createArtifactLookup } from "./artifact-lookup.ts";
 import { checkEntrypoint, checkPlatform, checkSkills } from "./check-package.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
-import { FORMATS, packageFormatOf } from "./formats/formats.ts";
+import { detectFormat, FORMATS } from "./formats/formats.ts";
 import { imagePackage } from "./formats/image-package.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { buildImageServer } from "./mcp/image-server.ts";
@@ -146,7 +146,7 @@ export function createPackageImporter({
     hints: SourceHints,
     fixed_format: PackageFormat | null,
   ): Promise<StagedPackage> {
-    const format = fixed_format ?? packageFormatOf(listing);
+    const format = fixed_format ?? detectFormat(listing);
     const read = await format.read(staging.tree, listing, hints);
     // The version of tool files already contains the digest.
     const edited = hints.changing === true && format !== toolFiles;
@@ -308,7 +308,7 @@ export function createPackageImporter({
 
   /** Opens a package in a registry or, if `reference` is null, in a layout. */
   async function openArtifactContent(
-    source: ArtifactStore,
+    source: ArtifactSource,
     reference: OciReference | null,
     stage: () => Promise<Staging>,
     { acceptArtifact = async () => {}, accept_source = false }: OpenOptions,
@@ -316,7 +316,7 @@ export function createPackageImporter({
   ): Promise<SourceContent> {
     const artifact = await readAcceptedArtifact(source, host, limits, acceptArtifact);
     const staging = await stage();
-    const file = await source.file(artifact.layer);
+    const file = await source.fetchFile(artifact.layer);
     const listing = await unpackChecked(createReadStream(file), staging, operation);
     requireSameFiles(artifact, listing);
     const staged = await readStaged(staging, listing, {}, null);
@@ -388,7 +388,7 @@ export function createPackageImporter({
     async files(digest, folder) {
       const normalized = posix.normalize(`${folder}/`);
       const prefix = normalized === "./" ? "" : normalized;
-      const files = await store.listing(digest);
+      const files = await store.listFiles(digest);
       return files
         .filter(({ path }) => path.startsWith(prefix))
         .map(({ path }) => path.slice(prefix.length))
@@ -397,7 +397,7 @@ export function createPackageImporter({
     async read(digest, path, max_bytes) {
       // The path is untrusted: only listed files are part of the package.
       const normalized = posix.normalize(path);
-      const listed = (await store.listing(digest)).find((file) => file.path === normalized);
+      const listed = (await store.listFiles(digest)).find((file) => file.path === normalized);
       if (listed === undefined || listed.size > max_bytes) return null;
       const bytes = await readListed(store.treeOf(digest), listed);
       if (bytes === null) throw corruptPackage(digest, { file: normalized, what: "changed" });

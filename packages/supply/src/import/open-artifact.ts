@@ -7,10 +7,10 @@ import type { ArtifactClaim } from "@backplane/ports";
 import { checkListing } from "../archive/check-listing.ts";
 import type { UnpackLimits } from "../archive/limits.ts";
 import type { HostPlatform } from "../manifest/host-platform.ts";
-import { type ArtifactStore, type PluginArtifact, readPluginArtifact } from "../oci/plugin-artifact.ts";
+import { type ArtifactSource, type PluginArtifact, readPluginArtifact } from "../oci/plugin-artifact.ts";
 
 export async function readAcceptedArtifact(
-  store: ArtifactStore,
+  store: ArtifactSource,
   host: HostPlatform,
   limits: UnpackLimits,
   accept: (claim: ArtifactClaim) => Promise<void>,

@@ -78,7 +78,7 @@ async function packWorkspace(
   // Only the reviewed content may be loaded.
   if (listing.digest !== digest) throw new BackplaneError("workspace.changed");
   if (keep === null) return packTar(() => path, listing);
-  const kept_files = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
+  const kept_files = (await store.listFiles(keep.digest)).filter((file) => keep.files.includes(file.path));
   const names = new Set(kept_files.map((file) => file.path));
   const tree = await store.verifyTree(keep.digest);
   const combined: TreeListing = listTree([

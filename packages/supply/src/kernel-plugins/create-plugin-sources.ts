@@ -16,7 +16,7 @@ import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
 import { type InstallSourceOptions, installSource, removeEntry, sweepCopies } from "./install.ts";
-import { recordInstallDate, removeInstallDate, withDates } from "./install-meta.ts";
+import { recordInstallDate, removeInstallDate, withInstallDates } from "./install-meta.ts";
 import { NpmTree } from "./npm-tree.ts";
 import { conditionsOf } from "./resolve-module.ts";
 
@@ -71,7 +71,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
       });
       await sweeping;
       const { entries, problems } = await discover();
-      return { entries: await withDates(plugins_dir, entries), problems };
+      return { entries: await withInstallDates(plugins_dir, entries), problems };
     },
     inspect: async (source, operation = unwatchedOperation()) =>
       (await inspectSource(validateInstallSource(source), install_options, operation)).entries,

@@ -37,10 +37,13 @@ export async function discoverPlugins(options: DiscoverOptions): Promise<Discove
   return { entries: [...entries_by_name.values()], problems };
 }
 
-type Add = (source: string, origin: PluginOrigin, declarations: PluginDeclarations) => void;
+type AddDeclarations = (source: string, origin: PluginOrigin, declarations: PluginDeclarations) => void;
 
 /** A missing folder is not an error, because a distribution may omit bundled plugins. */
-async function addBundled({ bundled_roots, conditions }: DiscoverOptions, add: Add): Promise<void> {
+async function addBundled(
+  { bundled_roots, conditions }: DiscoverOptions,
+  add: AddDeclarations,
+): Promise<void> {
   for (const dir of bundled_roots) {
     const declarations = await readPluginPackage(dir, { origin: "bundled", conditions });
     if (declarations !== null)
@@ -51,9 +54,9 @@ async function addBundled({ bundled_roots, conditions }: DiscoverOptions, add: A
 async function addInstalled(
   { conditions, tree }: DiscoverOptions,
   problems: DiscoveredPlugins["problems"],
-  add: Add,
+  add: AddDeclarations,
 ): Promise<void> {
-  for (const { dir, direct, name } of await tree.packages()) {
+  for (const { dir, direct, name } of await tree.listPackages()) {
     const declarations = await readPluginPackage(dir, { origin: "installed", source: name, conditions });
     if (declarations === null || !declarations.has_section) continue;
     if (direct) {
@@ -72,7 +75,7 @@ async function addInstalled(
 async function addLocal(
   { conditions, plugins_dir }: DiscoverOptions,
   problems: DiscoveredPlugins["problems"],
-  add: Add,
+  add: AddDeclarations,
 ): Promise<void> {
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) problems.push({ source: "local.json", error: problem });

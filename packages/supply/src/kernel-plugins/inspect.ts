@@ -39,7 +39,7 @@ export async function inspectSource(
     const archive = await readNpmPackage(options.npm, source.spec, operation);
     return await inspectArchive(archive, options);
   }
-  if ((await pathKind(source.path)) === "archive") {
+  if ((await detectPathKind(source.path)) === "archive") {
     return await inspectArchive(await readArchive(source.path), options);
   }
   const { conditions } = options;
@@ -71,7 +71,7 @@ export async function readNpmPackage(npm: Npm, spec: string, operation: Operatio
   });
 }
 
-export async function pathKind(path: string): Promise<PathKind> {
+export async function detectPathKind(path: string): Promise<PathKind> {
   const info = await stat(path).catch(() => null);
   if (info?.isDirectory()) return "folder";
   if (info?.isFile() && /\.(?:tgz|tar\.gz)$/.test(path)) return "archive";
@@ -93,14 +93,14 @@ export function requirePlugins(source: string, declarations: PluginDeclarations 
   return { package_name: declarations!.package_name ?? "", entries: declarations!.entries };
 }
 
-/** The plugins of a packed package. Throws `plugin.invalid` with the first reason. */
+/** Lists the plugins of a packed package. Throws `plugin.invalid` with the first reason. */
 export async function inspectArchive(
   { files, manifest }: ArchiveContents,
   { conditions, plugins_dir }: Pick<InspectOptions, "conditions" | "plugins_dir">,
 ): Promise<InspectedPackage> {
   if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);
-  if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");
+  if (name === null) throw new BackplaneError("plugin.invalid", "The package.json has no valid name.");
   const dir = join(plugins_dir, "node_modules", name);
   const locate: FileLocator = async (path) => {
     const normalized = posix.normalize(path);
@@ -113,7 +113,7 @@ export async function inspectArchive(
   );
 }
 
-/** Null for a missing name, or one that npm would refuse: the name becomes part of a path. */
+/** Null for text that is not JSON, a missing name, or one that npm would refuse: the name becomes part of a path. */
 function nameOf(manifest: string): string | null {
   try {
     const { name } = JSON.parse(manifest) as { name?: unknown };

@@ -23,7 +23,7 @@ export async function removeInstallDate(plugins_dir: string, source: string): Pr
 }
 
 /** Adds the date of installation to entries that are not bundled, if it is known. */
-export async function withDates(
+export async function withInstallDates(
   plugins_dir: string,
   entries: readonly PluginEntry[],
 ): Promise<PluginEntry[]> {
@@ -33,14 +33,14 @@ export async function withDates(
       if (entry.origin === "bundled") return entry;
       const installed_at = Object.hasOwn(dates, entry.source)
         ? dates[entry.source]
-        : await createdAt(entry.dir);
+        : await readCreationDate(entry.dir);
       return installed_at === undefined ? entry : { ...entry, installed_at };
     }),
   );
 }
 
 /** Not every file system stores the creation time. */
-async function createdAt(dir: string): Promise<string | undefined> {
+async function readCreationDate(dir: string): Promise<string | undefined> {
   try {
     const { birthtimeMs, birthtime } = await stat(dir);
     return birthtimeMs > 0 ? birthtime.toISOString() : undefined;

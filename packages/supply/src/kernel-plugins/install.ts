@@ -1,4 +1,4 @@
-/** Installs a source where `discover` finds it, and removes it again. Each operation is atomic. */
+/** Installs sources where discover.ts finds them, and removes installed plugins. Each operation is atomic. */
 import { createHash, randomBytes } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { NPM_FLAGS } from "../npm/npm-command.ts";
 import { type LockedPackage, npmInstall } from "../npm/npm-install.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { copyFolder } from "./copy-folder.ts";
-import { type InspectOptions, inspectSource, pathKind, requirePlugins } from "./inspect.ts";
+import { detectPathKind, type InspectOptions, inspectSource, requirePlugins } from "./inspect.ts";
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
 import { type NpmTree, withProvenance } from "./npm-tree.ts";
 import { recordProvenance } from "./provenance-record.ts";
@@ -35,7 +35,7 @@ export async function installSource(
   options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
-  if (source.kind === "path" && (await pathKind(source.path)) === "folder") {
+  if (source.kind === "path" && (await detectPathKind(source.path)) === "folder") {
     return await installFolder(source.path, editable, options, operation);
   }
   if (editable) {

@@ -39,11 +39,11 @@ export class NpmTree {
     this.#dir = plugins_dir;
   }
 
-  async packages(): Promise<InstalledPackage[]> {
-    const root = await this.#currentRoot();
+  async listPackages(): Promise<InstalledPackage[]> {
+    const root = await this.#findCurrentRoot();
     if (root === null) return [];
-    const declared = await dependenciesOf(root);
-    const names = await packageNames(join(this.#dir, "node_modules"));
+    const declared = await readDependencies(root);
+    const names = await listPackageNames(join(this.#dir, "node_modules"));
     return names.map((name) => ({
       name,
       dir: join(this.#dir, "node_modules", name),
@@ -53,11 +53,11 @@ export class NpmTree {
 
   /** Returns undefined if nothing is recorded for this version of the package. */
   async readProvenance(name: string, version: string): Promise<Provenance | undefined> {
-    const root = await this.#currentRoot();
+    const root = await this.#findCurrentRoot();
     return root === null ? undefined : await readProvenance(root, name, version);
   }
 
-  /** `work` changes the given copy. When it throws, the tree stays unchanged. */
+  /** Replaces the tree with a copy that `work` has changed. When `work` throws, the tree stays unchanged. */
   async change<T>(work: (staging: string) => Promise<T>): Promise<T> {
     const generations = join(this.#dir, GENERATIONS);
     await mkdir(generations, { recursive: true, mode: 0o700 });
@@ -76,10 +76,10 @@ export class NpmTree {
     }
   }
 
-  /** Removes unused generations. Call it only while no plugin is running. */
+  /** Removes all generations but the current one. Call it only while no plugin is running. */
   async sweep(): Promise<void> {
     const generations = join(this.#dir, GENERATIONS);
-    const current = await this.#currentRoot();
+    const current = await this.#findCurrentRoot();
     if (current === null) return;
     for (const name of await listFolder(generations)) {
       const path = await realpath(join(generations, name)).catch(() => null);
@@ -88,7 +88,7 @@ export class NpmTree {
   }
 
   /** The folder of the current node_modules; null without one. */
-  async #currentRoot(): Promise<string | null> {
+  async #findCurrentRoot(): Promise<string | null> {
     try {
       return dirname(await realpath(join(this.#dir, "node_modules")));
     } catch {
@@ -97,7 +97,7 @@ export class NpmTree {
   }
 
   async #copyCurrent(staging: string): Promise<void> {
-    const root = await this.#currentRoot();
+    const root = await this.#findCurrentRoot();
     if (root !== null) {
       for (const name of COPIED) {
         await cp(join(root, name), join(staging, name), {
@@ -106,11 +106,11 @@ export class NpmTree {
           mode: constants.COPYFILE_FICLONE,
         }).catch(ignoreMissing);
       }
-      if ((await dependenciesOf(root)) !== null) return;
+      if ((await readDependencies(root)) !== null) return;
     }
     // Packages that were added by hand must be dependencies, or npm would prune them.
     const dependencies: Record<string, string> = {};
-    for (const { dir, name } of await this.packages()) dependencies[name] = await versionOf(dir);
+    for (const { dir, name } of await this.listPackages()) dependencies[name] = await readVersion(dir);
     const manifest = { name: "backplane-plugins", private: true, dependencies };
     await writeFile(join(staging, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
   }
@@ -121,16 +121,16 @@ export class NpmTree {
     await symlink(join(GENERATIONS, basename(generation), "node_modules"), draft);
     const existing = await lstat(link).catch(() => null);
     if (existing === null || existing.isSymbolicLink()) return await rename(draft, link);
-    // A real folder cannot be replaced in one step, so it is moved aside, and back after a failure.
-    const aside = join(generation, ".before");
-    await rename(link, aside);
+    // A real folder cannot be replaced in one step, so it is moved away, and back after a failure.
+    const backup = join(generation, ".before");
+    await rename(link, backup);
     try {
       await rename(draft, link);
     } catch (error) {
-      await rename(aside, link);
+      await rename(backup, link);
       throw error;
     }
-    await rm(aside, { recursive: true, force: true });
+    await rm(backup, { recursive: true, force: true });
   }
 }
 
@@ -152,7 +152,7 @@ async function makeReadable(path: string): Promise<void> {
   for (const name of await readdir(path)) await makeReadable(join(path, name));
 }
 
-async function packageNames(node_modules: string): Promise<string[]> {
+async function listPackageNames(node_modules: string): Promise<string[]> {
   const names: string[] = [];
   for (const name of await listFolder(node_modules)) {
     if (name.startsWith(".")) continue;
@@ -167,7 +167,7 @@ async function listFolder(dir: string): Promise<string[]> {
 }
 
 /** Null if there is no readable package.json. */
-async function dependenciesOf(root: string): Promise<Record<string, unknown> | null> {
+async function readDependencies(root: string): Promise<Record<string, unknown> | null> {
   try {
     const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as {
       dependencies?: Record<string, unknown>;
@@ -178,7 +178,7 @@ async function dependenciesOf(root: string): Promise<Record<string, unknown> | n
   }
 }
 
-async function versionOf(dir: string): Promise<string> {
+async function readVersion(dir: string): Promise<string> {
   try {
     const { version } = JSON.parse(await readFile(join(dir, "package.json"), "utf8")) as {
       version?: unknown;

@@ -23,7 +23,7 @@ export async function readArchive(file: string): Promise<ArchiveContents> {
   const files = new Set<string>();
   let manifest: string | null = null;
   const entries = extract();
-  const read = (async () => {
+  const reading = (async () => {
     for await (const entry of entries) {
       const { name, size, type } = entry.header;
       const path = posix.normalize(name).split("/").slice(1).join("/");
@@ -33,13 +33,13 @@ export async function readArchive(file: string): Promise<ArchiveContents> {
       else entry.resume();
     }
   })();
-  const feed = pipeline(
+  const feeding = pipeline(
     createReadStream(file),
     createGunzip(),
     limitBytes,
     entries as unknown as NodeJS.WritableStream,
   );
-  const [feed_result, read_result] = await Promise.allSettled([feed, read]);
+  const [feed_result, read_result] = await Promise.allSettled([feeding, reading]);
   for (const side of [read_result, feed_result]) {
     if (side.status === "rejected") throw toUnreadable(side.reason);
   }

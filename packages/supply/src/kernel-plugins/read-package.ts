@@ -11,7 +11,7 @@ import {
   type PluginOrigin,
 } from "@backplane/contract";
 import type { PackageJson } from "../npm/package-json.ts";
-import { fileInside, findModuleEntry } from "./resolve-module.ts";
+import { findModuleEntry, findModuleFile } from "./resolve-module.ts";
 
 /** The plugins that a package.json declares. */
 export interface PluginDeclarations {
@@ -33,7 +33,7 @@ export interface ReadOptions {
 /** Finds the file at a path of the package, or the reason why there is none. */
 export type FileLocator = (path: string) => Promise<{ file: string } | { problem: string }>;
 
-const MAX_MANIFEST_BYTES = 1024 * 1024;
+const MAX_MANIFEST_CHARS = 1024 * 1024;
 const MAX_PLUGINS = 64;
 
 /** Null if there is no package.json. */
@@ -47,7 +47,7 @@ export async function readPluginPackage(
   } catch {
     return null;
   }
-  return await readPackageJson(text, dir, (path) => fileInside(dir, path), options);
+  return await readPackageJson(text, dir, (path) => findModuleFile(dir, path), options);
 }
 
 export async function readPackageJson(
@@ -63,7 +63,10 @@ export async function readPackageJson(
     has_section: true,
   };
   const manifest = parse(text);
-  if (manifest === null) return { ...declarations, problems: ["its package.json is not a JSON object"] };
+  if (manifest === null) {
+    const problem = `its package.json is not a JSON object of at most ${MAX_MANIFEST_CHARS} characters`;
+    return { ...declarations, problems: [problem] };
+  }
   if (typeof manifest.name === "string") declarations.package_name = manifest.name;
   const group = manifest[PLUGIN_ENTRY_GROUP];
   if (group === undefined) return { ...declarations, has_section: false };
@@ -81,7 +84,7 @@ export async function readPackageJson(
   return declarations;
 }
 
-/** Whether a package.json declares kernel plugins. False for text that is not JSON. */
+/** Whether a package.json declares kernel plugins. False for text that is too long or not JSON. */
 export function declaresPlugins(text: string): boolean {
   return parse(text)?.[PLUGIN_ENTRY_GROUP] !== undefined;
 }
@@ -119,7 +122,7 @@ async function readEntry(
 }
 
 function parse(text: string): PackageJson | null {
-  if (text.length > MAX_MANIFEST_BYTES) return null;
+  if (text.length > MAX_MANIFEST_CHARS) return null;
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : null;

@@ -29,7 +29,10 @@ export function findModuleEntry(manifest: PackageJson, conditions: readonly stri
 }
 
 /** The returned path begins with `dir` as given, because `dir` can be a link that later points elsewhere. */
-export async function fileInside(dir: string, path: string): Promise<{ file: string } | { problem: string }> {
+export async function findModuleFile(
+  dir: string,
+  path: string,
+): Promise<{ file: string } | { problem: string }> {
   const root = await realpath(dir);
   let file: string;
   try {

@@ -1,27 +1,28 @@
 /**
  * JSON documents from URLs that the operator configured. Each has a copy on disk, which is used while it is recent and
- * when the URL cannot be read. Redirects are refused, because the operator chose this host and no other.
+ * when the document cannot be fetched or used. Redirects are refused, because the operator chose this host and no
+ * other.
  */
 import { hash } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "@backplane/contract";
-import { type CheckedAddresses, createRegistryRequests } from "../oci/registry-requests.ts";
+import { createRegistryRequests, type FindAddresses } from "../oci/registry-requests.ts";
 import { readBody } from "../oci/registry-session.ts";
 
 export interface CachedDocument {
   json: unknown;
   fetched_at: string;
   stale: boolean;
-  /** Why the URL could not be read; null unless the copy is stale. */
+  /** Why the document could not be fetched or used; null unless the copy is stale. */
   problem: string | null;
 }
 
 export interface DocumentCacheOptions {
   /** Created on the first write. */
   folder: string;
-  addresses: CheckedAddresses | null;
+  addresses: FindAddresses | null;
   now: () => number;
   /** The oldest copies are removed beyond this number. */
   max_copies?: number;
@@ -40,7 +41,7 @@ export class DocumentCache {
     this.#requests = createRegistryRequests({ addresses: options.addresses, idle_ms: REQUEST_MS });
   }
 
-  /** Throws if the URL cannot be read and there is no copy. `check` throws if the document cannot be used. */
+  /** Throws if the document cannot be fetched or used and there is no copy. `check` throws if it cannot be used. */
   async read(url: URL, check: (json: unknown) => void): Promise<CachedDocument> {
     const copy = await this.#readCopy(url, check);
     const age = copy === null ? Number.POSITIVE_INFINITY : this.#options.now() - Date.parse(copy.fetched_at);
@@ -101,9 +102,9 @@ export class DocumentCache {
     const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
     if (names.length <= max_copies) return;
     const copies = await Promise.all(
-      names.map(async (name) => ({ name, written: (await stat(join(folder, name))).mtimeMs })),
+      names.map(async (name) => ({ name, written_at: (await stat(join(folder, name))).mtimeMs })),
     );
-    copies.sort((left, right) => right.written - left.written);
+    copies.sort((left, right) => right.written_at - left.written_at);
     for (const { name } of copies.slice(max_copies)) await rm(join(folder, name), { force: true });
   }
 

@@ -1,6 +1,6 @@
 /**
  * Finds the path in the dependency tree to a dependency that npm could not resolve. The message of npm contains only
- * the address, so the path is looked up in the package metadata that npm has cached during this run.
+ * the address, so the path is looked up in the package metadata in a cache of npm.
  */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,13 +12,13 @@ type Versions = Record<string, Dependencies>;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
- * Finds the first dependency from outside the registry that `isBlamed` accepts, with its path from `root`; null if
+ * Finds the first dependency from outside the registry that `isReported` accepts, with its path from `root`; null if
  * there is none. Pass the manifest of `root` if `root` does not come from the registry.
  */
 export async function findUnresolved(
   cache: string,
   root: { name: string; manifest: Dependencies | null },
-  isBlamed: (spec: string) => boolean,
+  isReported: (spec: string) => boolean,
 ): Promise<{ path: string[]; spec: string } | null> {
   const metadata = await readMetadata(join(cache, "_cacache", "content-v2"));
   if (root.manifest !== null) metadata.set(root.name, { own: root.manifest });
@@ -27,7 +27,7 @@ export async function findUnresolved(
   for (let path = queue.shift(); path !== undefined; path = queue.shift()) {
     for (const version of Object.values(metadata.get(path.at(-1)!) ?? {}).reverse()) {
       for (const [name, spec] of Object.entries(specsOf(version))) {
-        if (!isRegistrySpec(spec) && isBlamed(spec)) return { path: [...path, name], spec };
+        if (!isRegistrySpec(spec) && isReported(spec)) return { path: [...path, name], spec };
         const package_name = /^npm:(@?[^@]+)/.exec(spec)?.[1] ?? name;
         if (visited.has(package_name)) continue;
         visited.add(package_name);

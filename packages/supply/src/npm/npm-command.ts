@@ -17,15 +17,16 @@ export interface Npm {
    * anything, if this npm cannot be paused.
    */
   install(args: readonly string[], cwd: string, vet: VetTree, watch?: NpmWatch): Promise<boolean>;
-  settings(cwd: string): Promise<NpmSettings>;
-  /** The path of npm's program. Throws if npm is not a program for Node. */
-  cli(): Promise<string>;
+  readSettings(cwd: string): Promise<NpmSettings>;
+  /** Returns the path of npm's program. Throws if npm is not a program for Node. */
+  findCli(): Promise<string>;
 }
 
+/** Options of one run of npm. */
 export interface NpmWatch {
   /** Kills npm with all its processes. */
   signal?: AbortSignal;
-  /** The bytes that this run has received from the registries so far. */
+  /** Called with the number of bytes that npm has received from the registries so far. */
   onReceived?: (bytes: number) => void;
 }
 
@@ -68,7 +69,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
   const timeout_ms = options.timeout_ms ?? TIMEOUT_MS;
   const findCommand = () => findNpm(node, env.PATH ?? "");
   let cached: { settings: NpmSettings; at: number } | undefined;
-  const settings = async (cwd: string): Promise<NpmSettings> => {
+  const readSettings = async (cwd: string): Promise<NpmSettings> => {
     if (cached !== undefined && performance.now() - cached.at < SETTINGS_MS) return cached.settings;
     const list = ["config", "list", ...SETTINGS_FLAGS];
     const read = readNpmSettings(await runNpm(await findCommand(), list, { cwd, env: npm_env }, timeout_ms));
@@ -89,7 +90,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
     starting.catch(() => {});
     try {
       const proxy = await startRegistryProxy({
-        ...(await settings(cwd)),
+        ...(await readSettings(cwd)),
         ...(onReceived === undefined ? {} : { onReceived }),
       });
       const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];
@@ -113,8 +114,8 @@ export function createNpm(options: NpmOptions = {}): Npm {
     }
   };
   return {
-    settings,
-    async cli() {
+    readSettings,
+    async findCli() {
       const file = (await findCommand()).at(-1)!;
       if (file.endsWith(".js")) return file;
       throw new BackplaneError("plugin.install_failed", `${file} is not a program for Node.`, {

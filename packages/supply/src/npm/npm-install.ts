@@ -52,7 +52,7 @@ export async function npmInstall(
 ): Promise<void> {
   const { spec, isOperatorArchive } = requested;
   // The settings are not read here: `install` reads them while npm loads, and the check then gets them from the cache.
-  const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, isOperatorArchive);
+  const check = async (lock: Lock) => vetLock(lock, (await npm.readSettings(dir)).origins, isOperatorArchive);
   const accept = async (lock: Lock) => {
     await check(lock);
     await requested.accept?.(findLocked(lock, requested.name));

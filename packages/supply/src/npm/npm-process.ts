@@ -34,16 +34,16 @@ export class NpmFailure extends BackplaneError {
 /** Checks the content of the lock file before a file of the tree is fetched. If it throws, npm is killed. */
 export type VetTree = (lock: unknown) => Promise<void>;
 
-interface NpmRun {
+interface NpmRunOptions {
   timeout_ms: number;
   signal?: AbortSignal | undefined;
 }
 
 export interface NpmProcess {
   /** Either `run` or `install` is called, at most once. Returns the standard output. */
-  run(args: readonly string[], options: NpmRun): Promise<string>;
+  run(args: readonly string[], options: NpmRunOptions): Promise<string>;
   /** Runs `npm install`. Returns false, without doing anything, if this npm cannot be paused. */
-  install(args: readonly string[], vet: VetTree, options: NpmRun): Promise<boolean>;
+  install(args: readonly string[], vet: VetTree, options: NpmRunOptions): Promise<boolean>;
   /** Kills the process if it is still running. */
   discard(): void;
 }
@@ -194,7 +194,7 @@ class StartedNpm {
     if (pid !== undefined && exitCode === null && signalCode === null) killGroup(pid);
   }
 
-  async finishVetted(vet: VetTree, options: NpmRun): Promise<boolean> {
+  async finishVetted(vet: VetTree, options: NpmRunOptions): Promise<boolean> {
     let vetted = false;
     let refusal: unknown = null;
     let unresolved: unknown = null;
@@ -232,7 +232,7 @@ class StartedNpm {
     return true;
   }
 
-  async finish({ timeout_ms, signal }: NpmRun): Promise<string> {
+  async finish({ timeout_ms, signal }: NpmRunOptions): Promise<string> {
     this.#child.stdin?.end();
     let timed_out = false;
     const kill = () => this.kill();

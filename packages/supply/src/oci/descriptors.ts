@@ -42,8 +42,8 @@ export const ACCEPTED_TYPES = [...MANIFEST_TYPES, ...INDEX_TYPES].join(", ");
 const MAX_ANNOTATIONS = 256;
 const MAX_TEXT = 4_096;
 
-/** Throws an Error that describes the problem. `descriptors` is the maximum length of a list. */
-export function readManifestDocument(bytes: Uint8Array, descriptors: number): ImageManifest | ImageIndex {
+/** Throws an Error that describes the problem. A list may have at most `max_descriptors` entries. */
+export function readManifestDocument(bytes: Uint8Array, max_descriptors: number): ImageManifest | ImageIndex {
   const json = parseObject(bytes);
   if (json.schemaVersion !== 2) throw new Error("its schemaVersion is not 2");
   const annotations = readAnnotations(json.annotations);
@@ -53,7 +53,7 @@ export function readManifestDocument(bytes: Uint8Array, descriptors: number): Im
   if (Array.isArray(json.manifests)) {
     const media_type = json.mediaType ?? INDEX_TYPE;
     if (!INDEX_TYPES.includes(media_type as string)) throw new Error("its mediaType is not that of an index");
-    const manifests = readList(json.manifests, "manifests", descriptors);
+    const manifests = readList(json.manifests, "manifests", max_descriptors);
     return { kind: "index", media_type: media_type as string, manifests, annotations };
   }
   const media_type = json.mediaType ?? MANIFEST_TYPE;
@@ -64,7 +64,7 @@ export function readManifestDocument(bytes: Uint8Array, descriptors: number): Im
     media_type: media_type as string,
     artifact_type: readText(json.artifactType, "artifactType"),
     config: readDescriptor(json.config, "config"),
-    layers: readList(json.layers, "layers", descriptors),
+    layers: readList(json.layers, "layers", max_descriptors),
     subject:
       json.subject === undefined || json.subject === null ? null : readDescriptor(json.subject, "subject"),
     annotations,

@@ -1,10 +1,10 @@
-/** A plugin package in an OCI image layout. The folder is untrusted; its listing has the digest of each file. */
+/** A plugin package in an OCI image layout, whose folder is untrusted. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "@backplane/contract";
 import type { TreeListing } from "../tree/tree-listing.ts";
 import { type Descriptor, INDEX_TYPE, readManifestDocument } from "./descriptors.ts";
-import { type ArtifactStore, invalidArtifact, SIGNATURE_TYPE } from "./plugin-artifact.ts";
+import { type ArtifactSource, invalidArtifact, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { FetchedManifest } from "./registry-client.ts";
 import { digestMismatch } from "./registry-errors.ts";
 import { REGISTRY_LIMITS } from "./registry-limits.ts";
@@ -17,8 +17,8 @@ export function isLayout(names: readonly string[]): boolean {
   return names.includes(LAYOUT_FILE) && names.includes(LAYOUT_INDEX);
 }
 
-/** `listing` has the hash of each file, computed when the layout was unpacked or read. */
-export async function openLayoutArtifact(dir: string, { files }: TreeListing): Promise<ArtifactStore> {
+/** The listing contains the hash of each file, computed when the layout was unpacked or read. */
+export async function openLayoutArtifact(dir: string, { files }: TreeListing): Promise<ArtifactSource> {
   const by_path = new Map(files.map((file) => [file.path, file]));
   const { manifest_bytes, descriptors } = REGISTRY_LIMITS;
 
@@ -42,7 +42,7 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
     return path;
   }
 
-  async function manifest(descriptor: Pick<Descriptor, "digest" | "size">): Promise<FetchedManifest> {
+  async function readManifest(descriptor: Pick<Descriptor, "digest" | "size">): Promise<FetchedManifest> {
     const path = locate(descriptor);
     const bytes = await readLimited(path, manifest_bytes);
     return { digest: descriptor.digest, bytes, document: parse(bytes, path, descriptors) };
@@ -54,7 +54,7 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   const [packages, referrers]: [Descriptor[], Descriptor[]] = [[], []];
   for (const descriptor of index.manifests) {
     if (descriptor.media_type === INDEX_TYPE) throw invalidArtifact("its index contains another index");
-    const { document } = await manifest(descriptor);
+    const { document } = await readManifest(descriptor);
     const is_referrer = document.kind === "manifest" && document.subject !== null;
     (is_referrer ? referrers : packages).push({
       ...descriptor,
@@ -63,16 +63,16 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   }
   const sizeOf = (digest: string) => by_path.get(blobPath(digest))?.size ?? 0;
   return {
-    async root() {
+    async readRoot() {
       const [only, ...more] = packages;
       if (only === undefined) throw invalidArtifact("the layout is empty");
       if (more.length > 0) throw invalidArtifact(`the layout has ${packages.length} packages instead of one`);
-      return await manifest(only);
+      return await readManifest(only);
     },
-    manifest: (digest) => manifest({ digest, size: sizeOf(digest) }),
-    read: async (blob, max_bytes) => await readLimited(locate(blob), max_bytes),
-    file: async (blob) => join(dir, locate(blob)),
-    signatures: async () => referrers.filter((referrer) => referrer.artifact_type === SIGNATURE_TYPE),
+    readManifest: (digest) => readManifest({ digest, size: sizeOf(digest) }),
+    readBlob: async (blob, max_bytes) => await readLimited(locate(blob), max_bytes),
+    fetchFile: async (blob) => join(dir, locate(blob)),
+    listSignatures: async () => referrers.filter((referrer) => referrer.artifact_type === SIGNATURE_TYPE),
   };
 }
 

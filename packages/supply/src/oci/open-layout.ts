@@ -7,11 +7,11 @@ import { findFiles, mapConcurrently, readTreeFile } from "../tree/read-tree.ts";
 import { listTree } from "../tree/tree-listing.ts";
 import { isLayout, openLayoutArtifact } from "./layout-artifact.ts";
 import { packLayout } from "./pack-layout.ts";
-import type { ArtifactStore } from "./plugin-artifact.ts";
+import type { ArtifactSource } from "./plugin-artifact.ts";
 
 export interface OpenedLayout {
   dir: string;
-  store: ArtifactStore;
+  store: ArtifactSource;
 }
 
 /** `temporary` is an empty folder for files that have to be written. */

@@ -30,16 +30,16 @@ export interface ArtifactPlatform {
   arch: string;
 }
 
-/** A registry or a layout. Everything it returns has the digest of its descriptor. */
-export interface ArtifactStore {
-  /** The requested manifest or index. */
-  root(): Promise<FetchedManifest>;
-  manifest(digest: string): Promise<FetchedManifest>;
-  read(blob: Descriptor, max_bytes: number): Promise<Buffer>;
-  /** The path of a file with the blob. */
-  file(blob: Descriptor): Promise<string>;
-  /** The signatures of the manifest with this digest. */
-  signatures(digest: string): Promise<readonly Descriptor[]>;
+/** An artifact in a registry or in a layout. Everything that is read has the digest of its descriptor. */
+export interface ArtifactSource {
+  /** Reads the requested manifest or index. */
+  readRoot(): Promise<FetchedManifest>;
+  readManifest(digest: string): Promise<FetchedManifest>;
+  readBlob(blob: Descriptor, max_bytes: number): Promise<Buffer>;
+  /** Returns the path of a file that contains the blob, after downloading it from a registry. */
+  fetchFile(blob: Descriptor): Promise<string>;
+  /** Lists the signatures of the manifest with this digest. */
+  listSignatures(digest: string): Promise<readonly Descriptor[]>;
 }
 
 export interface PluginArtifact {
@@ -63,7 +63,7 @@ export interface PluginArtifact {
 
 /** Reads only the manifest: what the publisher states about the package, and the digest of the manifest. */
 export async function readStatedIdentity(
-  store: Pick<ArtifactStore, "root" | "manifest">,
+  store: Pick<ArtifactSource, "readRoot" | "readManifest">,
   host: ArtifactPlatform,
 ): Promise<Pick<PluginArtifact, "manifest_digest" | "package_id" | "version">> {
   const { digest: manifest_digest, document } = await findPluginManifest(store, host);
@@ -72,7 +72,7 @@ export async function readStatedIdentity(
 
 /** Reads everything but the files of the package. */
 export async function readPluginArtifact(
-  store: ArtifactStore,
+  store: ArtifactSource,
   host: ArtifactPlatform,
 ): Promise<PluginArtifact> {
   const { digest: manifest_digest, document } = await findPluginManifest(store, host);
@@ -83,7 +83,7 @@ export async function readPluginArtifact(
     throw invalidArtifact(`its layer has ${layer.size} bytes; the limit is ${UNPACK_LIMITS.unpacked_bytes}`);
   if (document.config.size > MAX_LISTING_BYTES)
     throw invalidArtifact(`its listing has ${document.config.size} bytes; the limit is ${MAX_LISTING_BYTES}`);
-  const listing = await store.read(document.config, MAX_LISTING_BYTES);
+  const listing = await store.readBlob(document.config, MAX_LISTING_BYTES);
   const signature_entries = await readSignatures(store, manifest_digest);
   return {
     manifest_digest,
@@ -106,10 +106,10 @@ function statedIdentity({ annotations }: ImageManifest): Pick<PluginArtifact, "p
 
 /** An index may list one manifest for each platform. An index inside an index is refused. */
 async function findPluginManifest(
-  store: Pick<ArtifactStore, "root" | "manifest">,
+  store: Pick<ArtifactSource, "readRoot" | "readManifest">,
   host: ArtifactPlatform,
 ): Promise<{ digest: string; document: ImageManifest }> {
-  const root = await store.root();
+  const root = await store.readRoot();
   if (root.document.kind === "manifest")
     return { digest: root.digest, document: requirePlugin(root.document) };
   const plugins = root.document.manifests.filter(
@@ -123,7 +123,7 @@ async function findPluginManifest(
     throw invalidArtifact(`its index has no plugin package for ${host.os}/${host.arch}`);
   if (chosen.platform === null && matching.length > 1)
     throw invalidArtifact(`its index has ${matching.length} plugin packages; specify one by its digest`);
-  const { digest, bytes, document } = await store.manifest(chosen.digest);
+  const { digest, bytes, document } = await store.readManifest(chosen.digest);
   if (bytes.length !== chosen.size)
     throw invalidArtifact(`its manifest has ${bytes.length} bytes instead of ${chosen.size}`);
   if (document.kind !== "manifest") throw invalidArtifact("its index contains another index");
@@ -139,21 +139,21 @@ function requirePlugin(document: ImageManifest): ImageManifest {
 type SignatureArtifact = PluginArtifact["signature_artifacts"][number];
 
 async function readSignatures(
-  store: ArtifactStore,
+  store: ArtifactSource,
   digest: string,
 ): Promise<(SignatureArtifact & { content: unknown })[]> {
-  const artifacts = await store.signatures(digest);
+  const artifacts = await store.listSignatures(digest);
   if (artifacts.length > MAX_SIGNATURES)
     throw invalidArtifact(`it has ${artifacts.length} signatures; the limit is ${MAX_SIGNATURES}`);
   const signatures: (SignatureArtifact & { content: unknown })[] = [];
   for (const signature of artifacts) {
-    const manifest = await store.manifest(signature.digest);
+    const manifest = await store.readManifest(signature.digest);
     const { document } = manifest;
     if (document.kind !== "manifest" || document.subject?.digest !== digest) continue;
     const [blob] = document.layers;
     if (blob === undefined || document.artifact_type !== SIGNATURE_TYPE) continue;
     if (blob.size > MAX_SIGNATURE_BYTES) throw invalidArtifact("one of its signatures is too large");
-    const bytes = await store.read(blob, MAX_SIGNATURE_BYTES);
+    const bytes = await store.readBlob(blob, MAX_SIGNATURE_BYTES);
     signatures.push({ manifest, config: document.config, blob, content: parseSignature(bytes) });
   }
   return signatures;

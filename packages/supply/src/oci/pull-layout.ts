@@ -60,11 +60,11 @@ async function writeLayout(
     });
   };
   const copyBlob = async (blob: Descriptor, max_bytes: number) =>
-    await writeBlob(blob.digest, await store.read(blob, max_bytes));
-  const root = await store.manifest(artifact.manifest_digest);
+    await writeBlob(blob.digest, await store.readBlob(blob, max_bytes));
+  const root = await store.readManifest(artifact.manifest_digest);
   await writeManifest(root);
   if (root.document.kind === "manifest") await copyBlob(root.document.config, MAX_LISTING_BYTES);
-  await requireListedFiles(artifact, await store.file(artifact.layer), join(out, "files"));
+  await requireListedFiles(artifact, await store.fetchFile(artifact.layer), join(out, "files"));
   // Exactly the signatures that were read, because a second list could differ and have any length.
   for (const { manifest, config, blob } of artifact.signature_artifacts) {
     await writeManifest(manifest);

@@ -4,7 +4,7 @@ import { hash } from "node:crypto";
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import { INDEX_TYPE, MANIFEST_TYPE, readManifestDocument } from "./descriptors.ts";
 import { readLayoutBlob } from "./pack-layout.ts";
-import { type ArtifactStore, SIGNATURE_TYPE } from "./plugin-artifact.ts";
+import { type ArtifactSource, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
 import {
   type FetchedManifest,
@@ -27,7 +27,7 @@ export interface PushedPackage {
 export async function pushLayout(
   client: RegistryClient,
   layout: string,
-  store: ArtifactStore,
+  store: ArtifactSource,
   reference: OciReference,
   new_signatures: readonly unknown[] = [],
 ): Promise<PushedPackage> {
@@ -39,12 +39,12 @@ export async function pushLayout(
       if (await client.pushBlob(reference, { digest, size, bytes })) uploaded_bytes += size;
     }
   };
-  const root = await store.root();
+  const root = await store.readRoot();
   await pushContent(root);
   await client.pushManifest(reference, reference.tag ?? root.digest, MANIFEST_TYPE, root.bytes);
-  const signatures = await store.signatures(root.digest);
+  const signatures = await store.listSignatures(root.digest);
   for (const { digest } of signatures) {
-    const signature = await store.manifest(digest);
+    const signature = await store.readManifest(digest);
     await pushContent(signature);
     const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, signature.bytes);
     if (!listed) await addToReferrersTag(client, reference, root.digest, signature);

@@ -18,7 +18,7 @@ import { findNextPage, readTags, requireNextPage } from "./list-pages.ts";
 import { DOCKER_HUB_NAMES, formatReference, type OciReference } from "./reference.ts";
 import { digestMismatch, invalidResponse, unreachableRegistry } from "./registry-errors.ts";
 import { REGISTRY_LIMITS, type RegistryLimits } from "./registry-limits.ts";
-import { type CheckedAddresses, createRegistryRequests, type SendToRegistry } from "./registry-requests.ts";
+import { createRegistryRequests, type FindAddresses, type SendToRegistry } from "./registry-requests.ts";
 import {
   discardBody,
   type FindCredential,
@@ -76,7 +76,7 @@ export interface RegistryClient {
     options?: TransferOptions,
   ): Promise<Descriptor[]>;
   /**
-   * Lists the tags of the repository. Throws `registry.invalid` if there are more than the limits: a part of the list
+   * Lists the tags of the repository. Throws `registry.invalid` if the list exceeds a limit, because a part of the list
    * would not show which tag is the newest.
    */
   listTags(reference: OciReference, options?: TransferOptions): Promise<string[]>;
@@ -109,7 +109,7 @@ interface PushedBlob {
 export interface RegistryClientOptions {
   credentials: FindCredential;
   /** Null if addresses are not checked. */
-  addresses: CheckedAddresses | null;
+  addresses: FindAddresses | null;
   /** The mirrors that are tried before each registry, as `host[:port][/prefix]`. Uploads never use them. */
   mirrors?: Readonly<Record<string, readonly string[]>>;
   /** Registries, with their port, that are reached without TLS. */

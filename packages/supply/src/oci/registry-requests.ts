@@ -32,12 +32,12 @@ export interface RegistryResponse {
 /** One request without redirects. */
 export type SendToRegistry = (request: RegistryRequest) => Promise<RegistryResponse>;
 
-/** The addresses that may be connected to. Rejects with `policy.denied` for a destination that is not allowed. */
-export type CheckedAddresses = (destination: { host: string; port: number }) => Promise<readonly string[]>;
+/** Finds the addresses that may be connected to. Rejects with `policy.denied` for a destination that is not allowed. */
+export type FindAddresses = (destination: { host: string; port: number }) => Promise<readonly string[]>;
 
 /** If `addresses` is null, nothing is checked: the operator has chosen the registry, on the command line or for npm. */
 export function createRegistryRequests(options: {
-  addresses: CheckedAddresses | null;
+  addresses: FindAddresses | null;
   idle_ms: number;
   /** The operator's own proxy; it resolves the names instead. */
   proxy?: URL | null;
@@ -86,7 +86,7 @@ export function createRegistryRequests(options: {
   };
 }
 
-async function createLookup(addresses: CheckedAddresses, url: URL): Promise<LookupFunction> {
+async function createLookup(addresses: FindAddresses, url: URL): Promise<LookupFunction> {
   const host = url.hostname.replace(/^\[|\]$/g, "").toLowerCase();
   const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
   let checked: readonly string[];

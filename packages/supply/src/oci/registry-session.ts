@@ -47,14 +47,14 @@ const TOKEN_HOSTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The login of a request: the credential that is stored for the registry, or no login because none is stored,
- * the registry did not ask for one, or the token server must not receive it.
+ * The credential that a request used: the one that is stored for the registry, or none because none is stored, the
+ * registry did not ask for one, or the token server must not receive it.
  */
-type Login = "stored" | "none" | "not-requested" | { withheld_from: string };
+type CredentialUse = "stored" | "none" | "not-requested" | { withheld_from: string };
 
 interface Authorization {
   header: string;
-  login: Login;
+  use: CredentialUse;
 }
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
@@ -76,18 +76,22 @@ export class RegistrySession {
     const first = await this.#follow(request, known?.header);
     // A storage server behind a redirect must not decide where credentials are sent.
     if (first.status !== 401 || this.#isElsewhere(request, first))
-      return this.#requirePermitted(request, first, known?.login ?? "not-requested");
+      return this.#requirePermitted(request, first, known?.use ?? "not-requested");
     await discardBody(first, this.#options.limits.message_bytes);
     const authorization = await this.#authorize(request, first);
     this.#authorizations.set(key, authorization);
     const second = await this.#follow(request, authorization.header);
-    return this.#requirePermitted(request, second, authorization.login);
+    return this.#requirePermitted(request, second, authorization.use);
   }
 
-  #requirePermitted(request: RepositoryRequest, response: SessionResponse, login: Login): SessionResponse {
+  #requirePermitted(
+    request: RepositoryRequest,
+    response: SessionResponse,
+    use: CredentialUse,
+  ): SessionResponse {
     if (response.status !== 401 && response.status !== 403) return response;
     response.body.destroy();
-    throw this.#isElsewhere(request, response) ? deniedElsewhere(request, response) : denied(request, login);
+    throw this.#isElsewhere(request, response) ? deniedElsewhere(request, response) : denied(request, use);
   }
 
   #isElsewhere({ registry }: RepositoryRequest, { url }: SessionResponse): boolean {
@@ -158,7 +162,7 @@ export class RegistrySession {
     const credential = await this.#options.credentials(registry);
     if (challenge.scheme === "basic") {
       if (credential === null) throw denied(request, "none");
-      return { header: basicHeader(credential), login: "stored" };
+      return { header: basicHeader(credential), use: "stored" };
     }
     const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
     if (realm === null) throw invalidResponse(registry, "names an invalid token server");
@@ -167,9 +171,9 @@ export class RegistrySession {
       throw invalidResponse(registry, `names the token server ${realm.host} without TLS`);
     const is_trusted_realm = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
     const sent = is_trusted_realm ? credential : null;
-    const login = sent !== null ? "stored" : credential === null ? "none" : { withheld_from: realm.host };
-    const token = await this.#fetchToken(request, realm, challenge.service, sent, login);
-    return { header: `Bearer ${token}`, login };
+    const use = sent !== null ? "stored" : credential === null ? "none" : { withheld_from: realm.host };
+    const token = await this.#fetchToken(request, realm, challenge.service, sent, use);
+    return { header: `Bearer ${token}`, use };
   }
 
   async #fetchToken(
@@ -177,7 +181,7 @@ export class RegistrySession {
     realm: URL,
     service: string | null,
     credential: RegistryCredential | null,
-    login: Login,
+    use: CredentialUse,
   ): Promise<string> {
     const { registry, repository, action, signal } = request;
     const url = new URL(realm);
@@ -189,7 +193,7 @@ export class RegistrySession {
     const response = await this.#options.send({ method: "GET", url, headers, signal });
     if (response.status === 401 || response.status === 403) {
       response.body.destroy();
-      throw denied(request, login);
+      throw denied(request, use);
     }
     if (response.status !== 200) {
       response.body.destroy();
@@ -263,31 +267,35 @@ export async function discardBody(response: RegistryResponse, max_bytes: number)
   await readBody(response, max_bytes, "").catch(() => response.body.destroy());
 }
 
-function denied({ registry, repository }: RepositoryRequest, login: Login): BackplaneError {
-  const [message, fix] = explainDenial(registry, repository, login);
+function denied({ registry, repository }: RepositoryRequest, use: CredentialUse): BackplaneError {
+  const [message, fix] = explainDenial(registry, repository, use);
   return new BackplaneError("registry.denied", message, { fix, details: { registry, repository } });
 }
 
-function explainDenial(registry: string, repository: string, login: Login): [message: string, fix: string] {
+function explainDenial(
+  registry: string,
+  repository: string,
+  use: CredentialUse,
+): [message: string, fix: string] {
   const secret = `registry_${registry.replace(":", "_")}`;
   const store = `\`docker login ${registry}\` for plugin push and pull; \`backplane secret set ${secret}\`, with the value USER:PASSWORD, for an installation`;
-  if (login === "stored")
+  if (use === "stored")
     return [
       `${registry} does not grant the stored credential access to ${repository}.`,
       `Check the name of the repository and the permissions of the credential, or store another one: ${store}.`,
     ];
-  if (login === "none")
+  if (use === "none")
     return [
       `${registry} does not allow anonymous access to ${repository}, and no credential is stored for ${registry}.`,
       `Store a credential: ${store}.`,
     ];
-  if (login === "not-requested")
+  if (use === "not-requested")
     return [
       `${registry} refuses access to ${repository} and does not ask for a login.`,
       `Check the name of the repository, and ask the operator of ${registry} who may access it.`,
     ];
   return [
-    `${registry} does not allow anonymous access to ${repository}. Its token server ${login.withheld_from} is not known to belong to ${registry}, so the stored credential was not sent.`,
+    `${registry} does not allow anonymous access to ${repository}. Its token server ${use.withheld_from} is not known to belong to ${registry}, so the stored credential was not sent.`,
     `Use a registry whose token server has the host of the registry, or make the repository public.`,
   ];
 }

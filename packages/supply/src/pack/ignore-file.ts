@@ -27,11 +27,11 @@ const MAX_PATTERNS = 500;
 const MAX_GLOBSTARS = 2;
 const MAX_MATCH_MS = 5_000;
 
-/** `path` is relative to the folder of the file, with forward slashes. */
-export type Ignores = (path: string, isFolder: boolean) => boolean;
+/** Whether a path is ignored. `path` is relative to the folder of `.vaiignore`, with forward slashes. */
+export type IgnoreCheck = (path: string, isFolder: boolean) => boolean;
 
-/** Throws `package.source_invalid` for patterns that could take too long. */
-export async function readIgnores(text: string, max_match_ms = MAX_MATCH_MS): Promise<Ignores> {
+/** `text` is the content of `.vaiignore`. Throws `package.source_invalid` for patterns that could take too long. */
+export async function createIgnoreCheck(text: string, max_match_ms = MAX_MATCH_MS): Promise<IgnoreCheck> {
   checkPatterns(text);
   // Loaded on first use, so that it does not delay the start of the gateway (benchmark boot.ready).
   const { default: createIgnore } = await import("ignore");
@@ -41,9 +41,9 @@ export async function readIgnores(text: string, max_match_ms = MAX_MATCH_MS): Pr
   return (path, isFolder) => {
     const tested = isFolder ? `${path}/` : path;
     if (always.ignores(tested)) return true;
-    const started = performance.now();
+    const started_at = performance.now();
     const ignored = custom.ignores(tested);
-    spent_ms += performance.now() - started;
+    spent_ms += performance.now() - started_at;
     if (spent_ms > max_match_ms) throw invalid("matching its patterns takes too long; use fewer of them");
     return ignored;
   };

@@ -9,15 +9,15 @@ import { type CredentialCheck, createCredentialCheck } from "../credentials/scan
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
 
 import { findDevelopmentPackages } from "./development-packages.ts";
-import { IGNORE_FILE, type Ignores, readIgnores } from "./ignore-file.ts";
+import { createIgnoreCheck, IGNORE_FILE, type IgnoreCheck } from "./ignore-file.ts";
 
 const MAX_IGNORE_BYTES = 64 * 1024;
 
 /** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
-  const ignoredByFile = await readIgnores(await ignoreText(dir));
+  const isIgnoredByFile = await createIgnoreCheck(await readIgnoreText(dir));
   const development = await findDevelopmentPackages(dir);
-  const ignores: Ignores = (path, isFolder) => development.has(path) || ignoredByFile(path, isFolder);
+  const ignores: IgnoreCheck = (path, isFolder) => development.has(path) || isIgnoredByFile(path, isFolder);
   const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger(unsafeFolder);
   const files: TreeFile[] = [];
@@ -37,7 +37,7 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
 }
 
 /** Only a regular file of limited size is read, because a pipe or a device might never end. */
-async function ignoreText(dir: string): Promise<string> {
+async function readIgnoreText(dir: string): Promise<string> {
   const file = join(dir, IGNORE_FILE);
   const info = await lstat(file).catch(() => null);
   if (info === null) return "";
@@ -51,7 +51,7 @@ async function ignoreText(dir: string): Promise<string> {
   return await readFile(file, "utf8");
 }
 
-async function walk(dir: string, below: string, ignores: Ignores): Promise<string[]> {
+async function walk(dir: string, below: string, ignores: IgnoreCheck): Promise<string[]> {
   const paths: string[] = [];
   for (const entry of await readdir(join(dir, below), { withFileTypes: true })) {
     const path = below === "" ? entry.name : `${below}/${entry.name}`;

@@ -18,7 +18,7 @@ export type CheckProvenance = (
 ) => Promise<Provenance>;
 
 export interface ProvenanceOptions {
-  npm: Pick<Npm, "settings">;
+  npm: Pick<Npm, "readSettings">;
   trust_root: TrustRoot;
   /** Names of packages that are installed only with provenance; `*` at the end matches any text. */
   required: readonly string[];
@@ -36,7 +36,12 @@ export function createProvenanceCheck({
   return async (locked, folder, operation) => {
     const { name, version } = locked;
     operation.report({ step: "verify", message: `Checking the provenance of ${name} ${version}` });
-    const attestations = await readAttestations(await npm.settings(folder), locked, operation, request_ms);
+    const attestations = await readAttestations(
+      await npm.readSettings(folder),
+      locked,
+      operation,
+      request_ms,
+    );
     const checked_at = new Date(now()).toISOString();
     if (attestations.state !== "found") {
       const reason = attestations.state === "unavailable" ? attestations.reason : null;

@@ -65,7 +65,8 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
   const { pip, builds, allowed, dir, operation, limits = SERVER_UNPACK_LIMITS } = options;
   const wheels = join(dir, "built");
   await mkdir(wheels);
-  const built = new Map<string, BuiltWheel>();
+  /** By the path of the wheel. */
+  const built_wheels = new Map<string, BuiltWheel>();
   const started = new Set<string>();
   let count = 0;
 
@@ -114,7 +115,7 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
       );
       await unpackRequirements(join(sandbox_folder, "env"), files);
       operation.report({ step: "build", message: `Building ${source.file} in the sandbox` });
-      const { python } = await pip.python(operation);
+      const { python } = await pip.findPython(operation);
       await builds.run({
         folder: sandbox_folder,
         name: `${name} ${version}`,
@@ -144,21 +145,21 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
       findHeader(metadata, "Version"),
     );
     const target = join(wheels, file);
-    if (built.has(target)) throw invalidBuild(source, `there are two archives of ${name} ${version}`);
+    if (built_wheels.has(target)) throw invalidBuild(source, `there are two archives of ${name} ${version}`);
     await rename(copy, target);
     return target;
   }
 
   const builder: SourceBuilder = {
-    sources: () => ({ names: allowed.names, into: join(dir, `archive-${count}`), wheels }),
+    getSources: () => ({ names: allowed.names, into: join(dir, `archive-${count}`), wheels }),
     async build(needed, archive) {
       requireNotCancelled(operation);
       const source = lockSource(needed, pip.origins);
       if (started.has(source.url)) {
-        const done = [...built.values()].some(({ source: { url } }) => url === source.url);
+        const is_built = [...built_wheels.values()].some(({ source: { url } }) => url === source.url);
         throw invalidBuild(
           source,
-          done
+          is_built
             ? "pip does not accept the wheel for this Python and platform"
             : "its build requires the package itself",
         );
@@ -171,10 +172,10 @@ export async function createWheelBuilder(options: WheelBuilderOptions): Promise<
       const work = join(dir, `build-${count}`);
       await mkdir(work);
       const result = await buildIn(work, source, archive);
-      built.set(result.wheel, result);
+      built_wheels.set(result.wheel, result);
       allowed.markBuilt(source.name);
     },
-    find: (path) => built.get(path),
+    find: (path) => built_wheels.get(path),
   };
   return builder;
 }

@@ -30,9 +30,9 @@ export interface FetchPipOptions {
   folder: string;
   index: URL;
   origins: ReadonlySet<string>;
-  /** The variables of the gateway. */
+  /** The environment of the gateway, which may specify a proxy and certificates. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Those of them that the programs get. */
+  /** The part of this environment that every program gets. */
   clean_env: Record<string, string>;
   timeout_ms: number;
 }

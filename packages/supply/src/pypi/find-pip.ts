@@ -5,7 +5,7 @@
 import { realpath } from "node:fs/promises";
 import { delimiter } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { firstProgram, runPythonTool } from "./run-python-tool.ts";
+import { findExecutable, runPythonTool } from "./run-python-tool.ts";
 
 export interface FoundPython {
   /** Such as `3.11`. */
@@ -77,7 +77,7 @@ export async function findPythonTools({
   gateway_path,
   env,
 }: PythonSearch): Promise<PythonTools> {
-  const python = await firstProgram(plugin_path, "python3");
+  const python = await findExecutable(plugin_path, "python3");
   if (python === null) {
     throw missingPython(
       `There is no python3 in ${plugin_path.join(", ")}, where plugins look up programs`,
@@ -92,13 +92,13 @@ export async function findPythonTools({
     );
   }
   const gateway_folders = gateway_path.split(delimiter).filter((directory) => directory !== "");
-  const uv = await firstProgram(gateway_folders, "uv");
+  const uv = await findExecutable(gateway_folders, "uv");
   const { version, folder } = await describePython(python, env);
   if (folder !== null) return { python, version, pip: folder, uv };
   // pip is pure Python, so one that belongs to another Python can run here.
   for (const directory of gateway_folders) {
     for (const name of ["python3", "python"]) {
-      const other_python = await firstProgram([directory], name);
+      const other_python = await findExecutable([directory], name);
       const pip = other_python === null ? null : (await describePython(other_python, env)).folder;
       if (pip !== null) return { python, version, pip, uv };
     }

@@ -42,13 +42,13 @@ export interface Pip {
   readonly index_url: string;
   /** The origins that files may come from. */
   readonly origins: ReadonlySet<string>;
-  /** May fetch pip first. */
-  python(operation: Operation): Promise<FoundPython>;
+  /** Finds the Python of plugins and a pip for it. May fetch pip. */
+  findPython(operation: Operation): Promise<FoundPython>;
   /** Throws `PipFailure`, or `request.cancelled` after an abort. */
-  run(args: readonly string[], cwd: string, run: PipRun): Promise<void>;
+  run(args: readonly string[], cwd: string, options: PipRunOptions): Promise<void>;
 }
 
-interface PipRun {
+interface PipRunOptions {
   operation: Operation;
   step: ProgressStep;
   message: string;
@@ -222,14 +222,14 @@ export function createPip(options: PythonOptions): Pip {
   let previous: Promise<unknown> = Promise.resolve();
   // One at a time, because a fetched pip replaces the folder that another installation could have begun to use.
   const find = (operation: Operation): Promise<FoundPip> => {
-    const found = previous.then(() => findOrFetch(operation));
-    previous = found.catch(() => {});
-    return found;
+    const finding = previous.then(() => findOrFetch(operation));
+    previous = finding.catch(() => {});
+    return finding;
   };
   return {
     index_url,
     origins,
-    python: find,
+    findPython: find,
     async run([command, ...args], cwd, { operation, step, message, sources }) {
       const { python, folder } = await find(operation);
       operation.report({ step, message });
@@ -244,7 +244,7 @@ export function createPip(options: PythonOptions): Pip {
       const all = [
         command!,
         ...COMMON_ARGS,
-        ...(await indexArguments(index, temporary)),
+        ...(await buildIndexArguments(index, temporary)),
         "--proxy",
         proxy.url,
         "--log",
@@ -254,13 +254,13 @@ export function createPip(options: PythonOptions): Pip {
       ];
       const allowed = [JSON.stringify(sources?.names ?? []), JSON.stringify(sources?.into ?? null)];
       try {
-        const started = {
+        const program = {
           file: python,
           args: ["-I", "-B", "-c", WRAPPER, folder, stopped, ...allowed, ...all],
         };
         // A pip that is killed leaves its temporary files behind, which are removed with this folder.
         const env = { ...pip_env, TMPDIR: temporary };
-        const ended = await runPythonTool(started, { cwd, env, timeout_ms, signal: operation.signal });
+        const ended = await runPythonTool(program, { cwd, env, timeout_ms, signal: operation.signal });
         if (ended.code === 0) return;
         const disk_fault = programDiskFault("pip", ended.output);
         if (disk_fault !== null) throw disk_fault;
@@ -282,7 +282,7 @@ export function createPip(options: PythonOptions): Pip {
 }
 
 /** Every user of the machine can read the arguments of a process, so a login is passed in a file. */
-async function indexArguments(index: URL, folder: string): Promise<string[]> {
+async function buildIndexArguments(index: URL, folder: string): Promise<string[]> {
   if (index.username === "" && index.password === "") return ["--index-url", index.href];
   const file = join(folder, "index.txt");
   await writeFile(file, `--index-url ${index.href}\n`, { mode: 0o600 });

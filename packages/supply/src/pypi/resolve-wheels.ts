@@ -49,7 +49,8 @@ export interface WantedWheels {
 
 /** Builds wheels from source archives. */
 export interface SourceBuilder {
-  sources(): AllowedSources & { into: string };
+  /** Returns the archives that pip may choose next. */
+  getSources(): AllowedSources & { into: string };
   /** `archive` is the downloaded file. */
   build(needed: NeededSource, archive: string): Promise<void>;
   /** The build that produced the wheel at this path. */
@@ -77,11 +78,11 @@ export async function resolveWheels(
   builder?: SourceBuilder,
 ): Promise<LockedWheel[]> {
   const file = join(dir, "report.json");
-  const python = await pip.python(operation);
+  const python = await pip.findPython(operation);
   const args = ["--dry-run", "--ignore-installed", "--report", file, "--", ...wanted.requirements];
   const message = `Resolving the dependencies of ${wanted.requirements.join(" ")}`;
   for (;;) {
-    const sources = builder?.sources();
+    const sources = builder?.getSources();
     try {
       await pip.run(["install", ...args], dir, { operation, step: "resolve", message, sources });
       break;
@@ -119,13 +120,14 @@ export async function findVersion(
     await run();
   } catch (error) {
     if (!(error instanceof PipFailure)) throw error;
-    if (!SKIPPED_SOURCE.test(error.log)) throw explainFailure(error, wanted, await pip.python(operation), []);
+    if (!SKIPPED_SOURCE.test(error.log))
+      throw explainFailure(error, wanted, await pip.findPython(operation), []);
     const stopped = await run({ names: [wanted.name], into: null, wheels: dir }).catch(
       (failure: unknown) => failure,
     );
     const source = stopped instanceof PipFailure ? stopped.source : null;
     const version = source === null ? null : parseSourceVersion(source.file, wanted.name);
-    if (version === null) throw explainFailure(error, wanted, await pip.python(operation), []);
+    if (version === null) throw explainFailure(error, wanted, await pip.findPython(operation), []);
     return { version, built: true };
   }
   const { install } = JSON.parse(await readFile(file, "utf8")) as { install: ReportItem[] };

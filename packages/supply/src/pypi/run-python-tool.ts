@@ -51,7 +51,7 @@ export async function runPythonTool(
   return { code, output: texts.map(({ value }) => value).join("\n"), timed_out };
 }
 
-export async function firstProgram(folders: readonly string[], name: string): Promise<string | null> {
+export async function findExecutable(folders: readonly string[], name: string): Promise<string | null> {
   for (const folder of folders) {
     const file = join(folder, name);
     const is_executable = await access(file, constants.X_OK).then(

@@ -52,7 +52,7 @@ export async function unpackWheel(
 ): Promise<UnpackedWheel> {
   const unpacked = `${file}.d`;
   const { files, size_bytes } = await unpackArchive(createReadStream(file), unpacked, limits, scan);
-  const info = infoFolderOf(files);
+  const info = requireInfoFolder(files);
   const read = (name: string) => readText(unpacked, files, `${info}/${name}`);
   checkRecord(files, info, (await read("RECORD")) ?? "");
   const wheel = await read("WHEEL");
@@ -81,7 +81,7 @@ export async function unpackWheel(
   };
 }
 
-function infoFolderOf(files: readonly TreeFile[]): string {
+function requireInfoFolder(files: readonly TreeFile[]): string {
   const folders = new Set(files.map(({ path }) => path.split("/")[0] as string));
   const info_folders = [...folders].filter((name) => name.endsWith(".dist-info"));
   if (info_folders.length !== 1)

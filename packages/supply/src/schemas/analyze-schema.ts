@@ -12,7 +12,7 @@ export interface SchemaShape {
   formats: boolean;
   /** Every pattern, with the number of times it can be tested against one string. */
   patterns: Map<string, number>;
-  /** Property names, for the inputs of a trial. */
+  /** Property names, for the expensive inputs with which vet-schema.ts tries the schema. */
   names: Set<string>;
 }
 

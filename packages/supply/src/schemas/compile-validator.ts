@@ -13,7 +13,7 @@ export interface Compiler {
   /** `checked` is true if the schema was already validated against its meta-schema. Throws the errors of Ajv. */
   compile(schema: AnySchema, checked: boolean): Validator;
   /** Compiles one pattern; look-around and back-references are refused. */
-  pattern(source: string): { test(text: string): boolean };
+  compilePattern(source: string): { test(text: string): boolean };
 }
 
 const MAX_ISSUES = 20;
@@ -29,7 +29,7 @@ export async function loadCompiler(): Promise<Compiler> {
   const { Ajv } = draft07.default;
   const { Ajv2020 } = draft2020.default;
 
-  const pattern = (source: string) => {
+  const compilePattern = (source: string) => {
     try {
       const compiled = RE2JS.compile(RE2JS.translateRegExp(source));
       return { test: (text: string) => compiled.test(text), toString: () => `re2:${source}` };
@@ -41,7 +41,7 @@ export async function loadCompiler(): Promise<Compiler> {
       );
     }
   };
-  const regExp = Object.assign((source: string) => pattern(source), { code: "re2" });
+  const regExp = Object.assign((source: string) => compilePattern(source), { code: "re2" });
 
   const createAjv = (draft_07: boolean, more: Options) => {
     const options: Options = { strict: false, logger: false, code: { regExp }, ...more };
@@ -68,7 +68,7 @@ export async function loadCompiler(): Promise<Compiler> {
   };
 
   return {
-    pattern,
+    compilePattern,
     compile(schema, checked) {
       if (!checked) checkAgainstMetaSchema(schema);
       const first = build(schema, false);

@@ -4,26 +4,26 @@ import { analyzeSchema, type SchemaShape } from "./analyze-schema.ts";
 import type { Compiler } from "./compile-validator.ts";
 
 export interface VettedSchema {
-  /** Evaluate only in the worker, with a time limit. */
+  /** Whether the schema is evaluated only in the worker, with a time limit. */
   worker_only: boolean;
   /** Maximum number of checks per value; see analyze-schema.ts. */
   weight: number;
   quadratic: boolean;
   formats: boolean;
-  /** Time of all patterns together for 64 KiB of text. */
+  /** The estimated time of all patterns together for 64 KiB of text. */
   pattern_ms: number;
 }
 
 const COMPILE_MS = 50;
 const PATTERN_MS = 50;
-const TRIAL_MS = 50;
+const VALIDATE_MS = 50;
 const SAMPLE_BYTES = 16 * 1024;
 const MAX_WEIGHT = 20_000;
 
 export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   const schema = JSON.parse(text) as AnySchema;
   const shape = analyzeSchema(schema);
-  for (const pattern of shape.patterns.keys()) compiler.pattern(pattern);
+  for (const pattern of shape.patterns.keys()) compiler.compilePattern(pattern);
   const validate = compiler.compile(schema, false);
   const compile_ms = cpuTime(() => compiler.compile(schema, true));
   const pattern_ms = timePatterns(compiler, shape);
@@ -45,7 +45,7 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   let total = 0;
   for (const [source, times] of shape.patterns) {
-    const pattern = compiler.pattern(source);
+    const pattern = compiler.compilePattern(source);
     let worst = 0;
     for (const sample of textsFor(source)) {
       worst = Math.max(
@@ -68,7 +68,7 @@ function textsFor(pattern: string): string[] {
 
 function isSlow(validate: (value: unknown, all: boolean) => unknown, shape: SchemaShape): boolean {
   for (const input of expensiveInputs([...shape.names])) {
-    if (cpuTime(() => validate(input, false)) > TRIAL_MS) return true;
+    if (cpuTime(() => validate(input, false)) > VALIDATE_MS) return true;
   }
   return false;
 }

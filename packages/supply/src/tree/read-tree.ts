@@ -17,7 +17,7 @@ export interface FoundTree {
 }
 
 /** `sha256:…` of the files below `dir`, as `unpackArchive` and the content store compute it. */
-export async function treeDigest(dir: string): Promise<string> {
+export async function computeTreeDigest(dir: string): Promise<string> {
   return (await readTree(dir)).digest;
 }
 

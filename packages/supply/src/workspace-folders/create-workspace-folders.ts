@@ -35,7 +35,7 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       if (nested_tools !== null) throw notFound(`${path} ${nested_tools}`);
       throw notFound(
         kind === "plugin"
-          ? `${path} contains no ${MANIFEST_FILE}, tools/*.ts or .js, instrument plugin or Agent Plugins`
+          ? `${path} contains neither ${MANIFEST_FILE}, nor tools/*.ts or .js, nor an instrument plugin or an Agent Plugin`
           : `${path} contains no tools/*.ts or .js`,
       );
     },

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../../src/index.ts";
+import { computeTreeDigest, UNPACK_LIMITS, unpackArchive } from "../../src/index.ts";
 import { inChunks, pax, type TarEntry, tar } from "../support/tar-bytes.ts";
 import { folder, nextFolder, unpack, useUnpackFolder } from "./unpack-folder.ts";
 
@@ -45,7 +45,7 @@ describe("a valid tar archive", () => {
       expect(statSync(join(tree, "bin/run")).mode & 0o7777).toBe(0o755);
       expect(statSync(join(tree, "none")).mode & 0o7777).toBe(0o644);
       expect(existsSync(join(tree, "empty"))).toBe(false);
-      expect(await treeDigest(tree)).toBe(listing.digest);
+      expect(await computeTreeDigest(tree)).toBe(listing.digest);
     });
   }
 
@@ -63,7 +63,7 @@ describe("a valid tar archive", () => {
     expect(digests[0]).not.toBe(digests[2]);
   });
 
-  test("is unpacked after removing folders that a killed process left", async () => {
+  test("is unpacked after the folders that a killed process left are removed", async () => {
     mkdirSync(join(folder, ".unpack-999999999-abc-123", "x"), { recursive: true });
     await unpack(tar(good));
     expect(readdirSync(folder)).toEqual(["tree"]);

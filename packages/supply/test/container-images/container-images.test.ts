@@ -16,7 +16,7 @@ import {
   openPackageImages,
   readManifest,
 } from "../../src/index.ts";
-import { type ImageContent, layerOf, putImage } from "../support/image-layers.ts";
+import { type ImageContent, packLayer, putImage } from "../support/image-layers.ts";
 import { createScriptedRegistry } from "../support/scripted-registry.ts";
 
 const registry = createScriptedRegistry();
@@ -60,7 +60,7 @@ async function importImage(reference: string, args: string[] = []) {
 }
 
 async function publishImage(content: Partial<ImageContent> = {}, tag = "1.2") {
-  const layers = [await layerOf(SERVER)];
+  const layers = [await packLayer(SERVER)];
   const config = {
     Entrypoint: ["server"],
     Cmd: ["--default"],
@@ -147,13 +147,13 @@ const REFUSED: [what: string, code: string, content: () => Promise<Partial<Image
     "a hostile layer",
     "package.unsafe",
     async () => ({
-      layers: [await layerOf(SERVER), await layerOf([{ name: "disk", type: "block-device" }])],
+      layers: [await packLayer(SERVER), await packLayer([{ name: "disk", type: "block-device" }])],
     }),
   ],
   [
-    "a folder that is reserved for the sandbox",
+    "a folder whose name is reserved for the sandbox",
     "package.unsafe",
-    async () => ({ layers: [await layerOf([...SERVER, { name: "sandbox/init", body: "" }])] }),
+    async () => ({ layers: [await packLayer([...SERVER, { name: "sandbox/init", body: "" }])] }),
   ],
 ];
 
@@ -162,7 +162,7 @@ REFUSED.push(
   [
     "a credential file among the application's own files",
     "package.credential_file",
-    async () => ({ layers: [await layerOf([...SERVER, { name: "app/.env", body: "A=1" }])] }),
+    async () => ({ layers: [await packLayer([...SERVER, { name: "app/.env", body: "A=1" }])] }),
   ],
   [
     "a credential in its environment variables",
@@ -174,7 +174,7 @@ REFUSED.push(
     "package.unsafe",
     async () => {
       const top = Array.from({ length: 300 }, (_, index) => ({ name: `top-${index}`, body: "" }));
-      return { layers: [await layerOf([...SERVER, ...top])] };
+      return { layers: [await packLayer([...SERVER, ...top])] };
     },
   ],
   [
@@ -189,7 +189,7 @@ verifies(
   "accepts credentials in files of the base image and of installed libraries",
   async () => {
     const public_files = ["usr/share/doc/key", "app/node_modules/x/key", "app/lib/site-packages/x/key"];
-    const layers = [await layerOf([...SERVER, ...public_files.map((name) => ({ name, body: TOKEN }))])];
+    const layers = [await packLayer([...SERVER, ...public_files.map((name) => ({ name, body: TOKEN }))])];
     await publishImage({ layers });
     expect((await importImage(`${registry.host}/acme/time:1.2`)).origin).toBe("image");
   },
@@ -264,13 +264,14 @@ test("refuses runtime.image in a manifest that the gateway did not write", () =>
 });
 
 test("notes that the user of an image is not used, unless it is root", async () => {
-  const notesFor = async (User: string, tag: string) => {
+  const importNotes = async (User: string, tag: string) => {
     await publishImage({ config: { Entrypoint: ["server"], Env: ["PATH=/app"], User } }, tag);
     return (await importImage(`${registry.host}/acme/user:${tag}`)).notes;
   };
-  expect(await notesFor("node:node", "named")).toEqual([
+  expect(await importNotes("node:node", "named")).toEqual([
     expect.stringMatching(/acme\/user:named sets the user node:node, which is not used:/),
   ]);
-  expect(await notesFor("1000", "id")).toHaveLength(1);
-  for (const user of ["", "root", "0", "0:0", "root:root"]) expect(await notesFor(user, "root")).toEqual([]);
+  expect(await importNotes("1000", "id")).toHaveLength(1);
+  for (const user of ["", "root", "0", "0:0", "root:root"])
+    expect(await importNotes(user, "root")).toEqual([]);
 });

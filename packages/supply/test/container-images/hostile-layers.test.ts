@@ -10,7 +10,7 @@ import { applyLayer, type LayerSpool, readSpool } from "../../src/container-imag
 import { IMAGE_LIMITS } from "../../src/container-images/image-limits.ts";
 import { ImageTree } from "../../src/container-images/image-tree.ts";
 import { writeRoot } from "../../src/container-images/root-files.ts";
-import { type LayerEntry, layerOf } from "../support/image-layers.ts";
+import { type LayerEntry, packLayer } from "../support/image-layers.ts";
 import { entry, pax, tar } from "../support/tar-bytes.ts";
 
 let root: string;
@@ -34,7 +34,7 @@ async function applyLayers(
   const spool: LayerSpool = { handle, bytes: 0, entries: 0, unpacked: 0 };
   try {
     for (const [index, layer] of layers.entries()) {
-      const bytes = Buffer.isBuffer(layer) ? layer : await layerOf(layer);
+      const bytes = Buffer.isBuffer(layer) ? layer : await packLayer(layer);
       await applyLayer(tree, index, inChunks(bytes), spool, LIMITS);
     }
     const contents: Record<string, string | null> = {};
@@ -68,7 +68,7 @@ test("merges layers with whiteouts, opaque folders, hard links and compression",
     { name: "bin/again", type: "link", linkname: "bin/tool" },
     { name: "lib", type: "symlink", linkname: "usr/lib" },
   ] as const;
-  const upper = await layerOf([
+  const upper = await packLayer([
     { name: "etc/.wh.a", body: "" },
     { name: "opt/old/new", body: "new" },
     { name: "opt/old/.wh..wh..opq", body: "" },
@@ -216,14 +216,16 @@ const HOSTILE_BYTES: [what: string, rule: string, layer: () => Buffer | Promise<
     "many folders without entries of their own",
     "too-many-entries",
     () =>
-      layerOf(Array.from({ length: 40 }, (_, index) => ({ name: `${index}/${"d/".repeat(50)}x`, body: "" }))),
+      packLayer(
+        Array.from({ length: 40 }, (_, index) => ({ name: `${index}/${"d/".repeat(50)}x`, body: "" })),
+      ),
   ],
-  ["a tree that links make deeper than any path", "path-too-deep", () => layerOf(DEEP_BY_LINKS)],
+  ["a tree that links make deeper than any path", "path-too-deep", () => packLayer(DEEP_BY_LINKS)],
 ];
 
 verifies(
   "source.image",
-  "refuses layers that would use up memory, sparse files and false sizes",
+  "refuses sparse files, false sizes, and layers that would use up memory",
   async () => {
     for (const [label, rule, layer] of HOSTILE_BYTES)
       await expect(applyLayers(await layer()), label).rejects.toMatchObject({
@@ -246,7 +248,7 @@ verifies(
       const all_limits = { ...IMAGE_LIMITS, ...limits };
       try {
         const tree = new ImageTree(all_limits);
-        await applyLayer(tree, 0, inChunks(await layerOf(entries)), spool, all_limits);
+        await applyLayer(tree, 0, inChunks(await packLayer(entries)), spool, all_limits);
         const folder = mkdtempSync(join(root, "package-"));
         await writeRoot(tree, handle, folder, all_limits);
         return folder;

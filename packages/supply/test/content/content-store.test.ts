@@ -17,9 +17,9 @@ import { join } from "node:path";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../../src/index.ts";
-import { killAtEach, listWritePoints, prepareChanges } from "../support/install-points.ts";
+import { type ContentStore, computeTreeDigest, openContentStore, unpackArchive } from "../../src/index.ts";
 import { inChunks, type TarEntry, tar } from "../support/tar-bytes.ts";
+import { killAtEach, listWritePoints, prepareChanges } from "../support/write-points.ts";
 
 const base = createMemoryFolder("backplane-content-");
 let dir = "";
@@ -49,7 +49,7 @@ async function install(files = FILES): Promise<string> {
 
 const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
 
-test("lets other users read the tree of a package and nothing else, with any umask", async () => {
+test("makes only the tree of a package readable by other users, with any umask", async () => {
   const parent = dir;
   for (const mask of [0o000, 0o077]) {
     const previous_umask = process.umask(mask);
@@ -80,7 +80,7 @@ test("stores installed files read-only and readable by everyone, by their digest
   const digest = await install();
   const tree = await store.verifyTree(digest);
   expect(tree).toBe(treeOf(digest));
-  expect(await treeDigest(tree)).toBe(digest);
+  expect(await computeTreeDigest(tree)).toBe(digest);
   const modeOf = (path: string) => (statSync(join(tree, path)).mode & 0o7777).toString(8);
   expect(["bin/run", "vai-plugin.toml", "lib", "lib/deep", "."].map(modeOf)).toEqual([
     "555",
@@ -189,7 +189,8 @@ test("removes temporary folders of exited processes when the store is opened, an
   await staging.end();
 });
 
-// test/slow/crashes/package-write-points.test.ts kills the process at every point; here only where something becomes visible.
+// test/slow/crashes/package-write-points.test.ts kills the process at every point, and this test only where a change
+// becomes visible.
 verifies(
   "fault.write-points",
   "leaves a package absent or complete when killed near a rename or the write of its row",
@@ -244,7 +245,7 @@ describe("removing a tree that is being imported", () => {
     expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 
-  test("does not remove the tree between the check and the last step of an import", async () => {
+  test("does nothing between the check and the last step of an import", async () => {
     const digest = await install();
     const { utimes } = fs;
     let removal: Promise<void> | undefined;

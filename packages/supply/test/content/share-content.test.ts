@@ -13,11 +13,11 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { startPostgres, type TestPostgres } from "../../../../test/support/store/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
+  computeTreeDigest,
   openContentStore,
   openPackageImages,
   type SharedContentStore,
   shareContent,
-  treeDigest,
   unpackArchive,
 } from "../../src/index.ts";
 import { inChunks, type TarEntry, tar } from "../support/tar-bytes.ts";
@@ -137,14 +137,14 @@ test("a gateway without the files of a package fetches them once for concurrent 
   });
   expect([await second.content.has(digest), second.names()]).toEqual([true, []]);
   const listings = await Promise.all([
-    second.content.listing(digest),
-    second.content.listing(digest),
+    second.content.listFiles(digest),
+    second.content.listFiles(digest),
     second.content.verifyTree(digest),
   ]);
   // The listing is one read and the files are another.
   expect(reads).toBe(2);
   expect(listings[2]).toBe(second.treeOf(digest));
-  expect(await treeDigest(second.treeOf(digest))).toBe(digest);
+  expect(await computeTreeDigest(second.treeOf(digest))).toBe(digest);
   const modeOf = (path: string) => (statSync(join(second.treeOf(digest), path)).mode & 0o7777).toString(8);
   expect(["bin/run", "bin/copy", "lib/deep", "."].map(modeOf)).toEqual(["555", "444", "755", "755"]);
   expect(second.names()).toEqual([hexOf(digest)]);
@@ -152,7 +152,7 @@ test("a gateway without the files of a package fetches them once for concurrent 
   expect(reads).toBe(2);
 });
 
-test("starts a process image from files that were fetched, and again after the tree was deleted", async () => {
+test("opens an image of fetched files, and another after the tree was deleted", async () => {
   const digest = await installWithRow();
   const second = openHome();
   const images = openPackageImages({
@@ -163,7 +163,7 @@ test("starts a process image from files that were fetched, and again after the t
   onTestFinished(() => images.close());
   for (let round = 0; round < 2; round++) {
     const image = await images.open(digest);
-    expect(await treeDigest(image.folder)).toBe(digest);
+    expect(await computeTreeDigest(image.folder)).toBe(digest);
     image.release();
     rmSync(join(second.treeOf(digest), ".."), { recursive: true });
   }
@@ -187,7 +187,7 @@ describe("damage in the database", () => {
 
   const expectRefused = async (digest: string, file: string, what: string) => {
     const second = openHome();
-    await expect(second.content.listing(digest)).rejects.toMatchObject({
+    await expect(second.content.listFiles(digest)).rejects.toMatchObject({
       code: "package.corrupt",
       message: expect.stringContaining(digest),
       details: { digest, file, what },
@@ -201,7 +201,7 @@ describe("damage in the database", () => {
       for (const file of ["vai-plugin.toml", "lib/deep/again", "listing"]) {
         const first = openHome();
         const digest = await installWithRow(first);
-        const listed = (await first.content.listing(digest)).find(({ path }) => path === file);
+        const listed = (await first.content.listFiles(digest)).find(({ path }) => path === file);
         await damage(listed?.sha256 ?? hexOf(digest));
         await expectRefused(digest, file, what);
         // Installing the same files again repairs the database.
@@ -209,10 +209,10 @@ describe("damage in the database", () => {
         expect(existsSync(files)).toBe(true);
         const staging = await first.content.stage();
         await fs.cp(files, staging.tree, { recursive: true });
-        await staging.install({ digest, files: await first.content.listing(digest), size_bytes: 0 });
+        await staging.install({ digest, files: await first.content.listFiles(digest), size_bytes: 0 });
         await staging.end();
         const third = openHome();
-        expect(await treeDigest(await third.content.verifyTree(digest))).toBe(digest);
+        expect(await computeTreeDigest(await third.content.verifyTree(digest))).toBe(digest);
       }
     });
   }
@@ -260,7 +260,7 @@ describe("damage in the database", () => {
     await expectRefused(digest, "listing", "changed");
   });
 
-  test("a package that is removed while it is read is missing, not damaged", async () => {
+  test("a package that is removed while it is read is reported as missing, not as damaged", async () => {
     const digest = await installWithRow();
     const { shared_packages } = store;
     const second = openHome({
@@ -460,8 +460,8 @@ test("a gateway that stops aborts a fetch and waits for it to end", async () => 
       yield* shared_packages.read(files);
     },
   });
-  const fetched = home.content.verifyTree(digest);
-  await expect(fetched).rejects.toMatchObject({ code: "gateway_stopping" });
+  const fetching = home.content.verifyTree(digest);
+  await expect(fetching).rejects.toMatchObject({ code: "gateway_stopping" });
   await home.content.close();
   expect(home.names()).toEqual([]);
 });

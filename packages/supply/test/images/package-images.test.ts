@@ -80,7 +80,7 @@ function writeInPlace(path: string, text: string): void {
 }
 
 const listImageFolders = () =>
-  readdirSync(join(home, "images")).flatMap((run) => readdirSync(join(home, "images", run)));
+  readdirSync(join(home, "images")).flatMap((name) => readdirSync(join(home, "images", name)));
 
 verifies("integrity.exec", "copies an image without sharing data with the content store", async () => {
   const digest = await install();
@@ -94,7 +94,7 @@ verifies("integrity.exec", "copies an image without sharing data with the conten
   await image.check();
 });
 
-test("lets only the gateway's user enter the path of an image, and everybody read its files", async () => {
+test("allows only the gateway's user to enter the path of an image, and everybody to read its files", async () => {
   const image = await images.open(await install());
   const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
   expect(modeOf(join(home, "images"))).toBe("700");

@@ -146,7 +146,7 @@ test("an inspection that is cancelled leaves nothing behind", async () => {
   expect(leftovers()).toEqual([]);
 });
 
-test("reports bytes from the registry and counts of files", async () => {
+test("reports the bytes received from the registry and the number of files", async () => {
   const spec = publishServer();
   const { importer, source } = createImport(spec);
   const operation = operationUntil(() => false);

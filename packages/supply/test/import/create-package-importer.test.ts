@@ -43,7 +43,7 @@ const entriesOf = (files: Record<string, string>): TarEntry[] =>
     mode: name.startsWith("bin/") ? 0o755 : 0o644,
   }));
 
-async function refusalOf(
+async function catchRefusal(
   importing: Promise<unknown>,
 ): Promise<{ code?: string; message?: string; details?: Record<string, unknown> }> {
   const error: object = await importing.then(
@@ -80,7 +80,7 @@ test("imports a folder and its archive as the same package", async () => {
 
 describe("refuses", () => {
   test("an archive of the folder instead of its content", async () => {
-    const error = await refusalOf(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
+    const error = await catchRefusal(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
     expect(error.code).toBe("package.source_invalid");
     expect(error.message).toContain(
       "hello/vai-plugin.toml instead of vai-plugin.toml; pack the content of the folder",
@@ -88,24 +88,26 @@ describe("refuses", () => {
   });
 
   test("an empty archive", async () => {
-    expect((await refusalOf(fromArchive())).message).toBe(
+    expect((await catchRefusal(fromArchive())).message).toBe(
       "The source contains no vai-plugin.toml; it is empty.",
     );
   });
 
   test.each([["relative/path"], ["/does/not/exist"]])("the folder %s", async (path) => {
-    expect((await refusalOf(importer.import({ kind: "folder", path }))).code).toBe("package.source_invalid");
+    expect((await catchRefusal(importer.import({ kind: "folder", path }))).code).toBe(
+      "package.source_invalid",
+    );
   });
 
   test("a file in place of a folder", async () => {
     writeFileSync(join(folder, "f"), "");
-    expect((await refusalOf(importer.import({ kind: "folder", path: join(folder, "f") }))).code).toBe(
+    expect((await catchRefusal(importer.import({ kind: "folder", path: join(folder, "f") }))).code).toBe(
       "package.source_invalid",
     );
   });
 
   test("a manifest with an error", async () => {
-    const error = await refusalOf(
+    const error = await catchRefusal(
       fromArchive(...entriesOf({ ...HELLO, "vai-plugin.toml": MANIFEST.replace('"tool"', '"tol"') })),
     );
     expect(error).toMatchObject({
@@ -115,17 +117,19 @@ describe("refuses", () => {
   });
 
   test("an unsafe archive", async () => {
-    const error = await refusalOf(fromArchive(...entriesOf(HELLO), { name: "../x", body: "y" }));
+    const error = await catchRefusal(fromArchive(...entriesOf(HELLO), { name: "../x", body: "y" }));
     expect(error.code).toBe("package.unsafe");
   });
 
   test("a folder with a credential", async () => {
-    expect((await refusalOf(fromFolder({ ...HELLO, ".env": "A=1" }))).code).toBe("package.credential_file");
+    expect((await catchRefusal(fromFolder({ ...HELLO, ".env": "A=1" }))).code).toBe(
+      "package.credential_file",
+    );
   });
 });
 
 test("refuses a folder without a manifest, and lists what was found instead", async () => {
-  const error = await refusalOf(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
+  const error = await catchRefusal(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
   expect(error.code).toBe("package.source_invalid");
   expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
 });
@@ -146,7 +150,7 @@ describe("the platform of a package", () => {
         ['os = ["linux", "darwin"]\narch = ["arm64"]', ["linux/arm64", "darwin/arm64"]],
       ];
       for (const [lines, supported] of cases) {
-        const error = await refusalOf(fromFolder(withPlatform(lines)));
+        const error = await catchRefusal(fromFolder(withPlatform(lines)));
         expect(error.code).toBe("package.platform");
         expect(error.details).toEqual({ host: "linux/amd64", supported });
         expect(error.message).toBe(
@@ -194,7 +198,7 @@ describe("schema files of a package", () => {
       `refuses schema files ${name} and reports the file and the field`,
       async () => {
         const { "schemas/greet.json": _, ...rest } = HELLO;
-        const error = await refusalOf(
+        const error = await catchRefusal(
           fromFolder(schema === null ? rest : { ...rest, "schemas/greet.json": schema }),
         );
         expect(error.code).toBe("package.schema");
@@ -213,7 +217,9 @@ describe("an entrypoint", () => {
   const withEntrypoint = (program: string) => MANIFEST.replace("./bin/plugin", program);
 
   test("must be in the package", async () => {
-    const error = await refusalOf(fromFolder({ ...HELLO, "vai-plugin.toml": withEntrypoint("./bin/other") }));
+    const error = await catchRefusal(
+      fromFolder({ ...HELLO, "vai-plugin.toml": withEntrypoint("./bin/other") }),
+    );
     expect(error).toMatchObject({
       code: "package.invalid",
       message:
@@ -224,14 +230,14 @@ describe("an entrypoint", () => {
   test("must be executable; otherwise the error explains the fix", async () => {
     writeFolder(folder, HELLO);
     chmodSync(join(folder, "bin/plugin"), 0o644);
-    const error = await refusalOf(importer.import({ kind: "folder", path: folder }));
+    const error = await catchRefusal(importer.import({ kind: "folder", path: folder }));
     expect(error.message).toBe(
       'vai-plugin.toml:8: runtime.entrypoint[0] "./bin/plugin" is not executable; run `chmod +x ./bin/plugin` and pack again',
     );
   });
 
   test("must not refer to a file of the package by a bare name", async () => {
-    const error = await refusalOf(
+    const error = await catchRefusal(
       fromFolder({ ...HELLO, "run.sh": "x", "vai-plugin.toml": withEntrypoint("run.sh") }),
     );
     expect(error.message).toContain('is a file of the package; write "./run.sh"');

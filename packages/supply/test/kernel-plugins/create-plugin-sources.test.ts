@@ -56,7 +56,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 const createSources = (options: Partial<PluginSourcesOptions> = {}) =>
   createPluginSources({ home_plugins_dir: plugins, bundled_roots: [], npm, ...options });
-const codeOfRejection = (work: Promise<unknown>) =>
+const catchCode = (work: Promise<unknown>) =>
   work.then(
     () => "resolved",
     (error: unknown) => codeOf(error) ?? error,
@@ -160,20 +160,20 @@ verifies(
     };
     publish({ name: "proven", plugins: { proven: TOOL } });
     const sources = createSources({ provenance });
-    const states = async () =>
+    const listStates = async () =>
       (await sources.discover()).entries.map((entry) => `${entry.version} ${entry.provenance?.state}`);
     const [entry] = await sources.install("proven", { editable: false });
     expect(entry!.provenance?.state).toBe("none");
     publish({ name: "proven", version: "2.0.0", plugins: { proven: TOOL } });
     registry.requests.length = 0;
     const refused = sources.install("proven", { editable: false });
-    expect(await codeOfRejection(refused)).toBe("provenance.invalid");
+    expect(await catchCode(refused)).toBe("provenance.invalid");
     expect(registry.requests.filter((path) => path.endsWith(".tgz"))).toEqual([]);
-    expect(await states()).toEqual(["1.0.0 none"]);
+    expect(await listStates()).toEqual(["1.0.0 none"]);
     // The same version from an archive of the operator has no provenance.
     const archive = packFolder(makePackage({ name: "proven", plugins: { proven: TOOL } }));
     await sources.install(archive, { editable: false });
-    expect(await states()).toEqual(["1.0.0 undefined"]);
+    expect(await listStates()).toEqual(["1.0.0 undefined"]);
     expect(checked).toEqual(["proven 1.0.0 sha512-", "proven 2.0.0 sha512-"]);
   },
   120_000,
@@ -229,8 +229,8 @@ verifies(
     for (const name of ["packed", "copied", "linked", "second"]) await sources.remove(name);
     expect(await discoverSources(sources)).toEqual(["bundled comes-along 1.0.0"]);
     expect([existsSync(copy!.dir), existsSync(linked)]).toEqual([false, true]);
-    expect(await codeOfRejection(sources.remove("comes-along"))).toBe("plugin.bundled");
-    expect(await codeOfRejection(sources.remove("nobody"))).toBe("plugin.not_found");
+    expect(await catchCode(sources.remove("comes-along"))).toBe("plugin.bundled");
+    expect(await catchCode(sources.remove("nobody"))).toBe("plugin.not_found");
     expect(registry.requests).toEqual([]);
     expect(existsSync(marker_file)).toBe(false);
   },
@@ -259,12 +259,9 @@ test("keeps the installed plugins when an installation is refused or fails", asy
     [join(root, "nothing-here"), "plugin.source_invalid"],
   ];
   for (const [source, code] of cases) {
-    expect([source, await codeOfRejection(sources.install(source, { editable: false }))]).toEqual([
-      source,
-      code,
-    ]);
+    expect([source, await catchCode(sources.install(source, { editable: false }))]).toEqual([source, code]);
   }
-  expect(await codeOfRejection(sources.install("kept", { editable: true }))).toBe("plugin.source_invalid");
+  expect(await catchCode(sources.install("kept", { editable: true }))).toBe("plugin.source_invalid");
   expect(realpathSync(join(plugins, "node_modules"))).toBe(before);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
   expect(await discoverSources(sources)).toEqual(["installed kept 1.0.0"]);
@@ -291,7 +288,7 @@ test("copies a folder only when no link points outside it", async () => {
   for (const target of ["/etc/passwd", "../../..", "nowhere"]) {
     const bad = makePackage({ name: "outer", plugins: { outer: TOOL } });
     symlinkSync(target, join(bad, "outside"));
-    expect(await codeOfRejection(sources.install(bad, { editable: false }))).toBe("plugin.install_failed");
+    expect(await catchCode(sources.install(bad, { editable: false }))).toBe("plugin.install_failed");
   }
   expect(await discoverSources(sources)).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
@@ -308,17 +305,17 @@ test("keeps the previous packages after an interrupted install, and removes its 
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
   const other = packFolder(makePackage({ name: "other", plugins: { other: TOOL } }));
   const failing: Npm = {
-    settings: (cwd) => npm.settings(cwd),
-    cli: () => npm.cli(),
+    readSettings: (cwd) => npm.readSettings(cwd),
+    findCli: () => npm.findCli(),
     run: (args, cwd) => npm.run(args, cwd),
     async install(...args) {
       expect(await npm.install(...args)).toBe(true);
       throw new Error("power failure");
     },
   };
-  expect(
-    await codeOfRejection(createSources({ npm: failing }).install(other, { editable: false })),
-  ).toBeInstanceOf(Error);
+  expect(await catchCode(createSources({ npm: failing }).install(other, { editable: false }))).toBeInstanceOf(
+    Error,
+  );
   mkdirSync(join(plugins, "npm/half-a-generation/node_modules"), { recursive: true });
   expect(await discoverSources()).toEqual(["installed kept 1.0.0"]);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
@@ -372,7 +369,7 @@ test("reports a broken local.json and does not overwrite it", async () => {
   const sources = createSources();
   expect(await sources.discover()).toMatchObject({ entries: [], problems: [{ source: "local.json" }] });
   const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
-  expect(await codeOfRejection(sources.install(folder, { editable: true }))).toBe("plugin.install_failed");
+  expect(await catchCode(sources.install(folder, { editable: true }))).toBe("plugin.install_failed");
   expect(readFileSync(join(plugins, "local.json"), "utf8")).toBe("{");
 });
 
@@ -390,25 +387,25 @@ test("explains how to install npm when it is missing", async () => {
 
 verifies(
   "tools.precedence",
-  "dates a plugin by its first install, else by the creation of its folder, until it is removed",
+  "dates a plugin by its first installation, or else by the creation of its folder, until it is removed",
   async () => {
     const sources = createSources();
-    const datesOf = async () =>
+    const readDates = async () =>
       new Map((await sources.discover()).entries.map(({ name, installed_at }) => [name, installed_at]));
     const before = new Date().toISOString();
     const folder = makePackage({ name: "noted", plugins: { noted: TOOL } });
     await sources.install(folder, { editable: false });
-    const first = (await datesOf()).get("noted")!;
+    const first = (await readDates()).get("noted")!;
     expect(first >= before && first <= new Date().toISOString()).toBe(true);
     await sources.install(folder, { editable: false });
-    expect((await datesOf()).get("noted")).toBe(first);
+    expect((await readDates()).get("noted")).toBe(first);
     const meta = join(plugins, "install-meta.json");
     expect(JSON.parse(readFileSync(meta, "utf8"))).toEqual({ [folder]: first });
     writeFileSync(meta, "broken");
     const [local] = (await sources.discover()).entries;
     expect(local!.installed_at).toBe(statSync(local!.dir).birthtime.toISOString());
     writeFileSync(meta, JSON.stringify({ [folder]: "2020-01-01T00:00:00.000Z" }));
-    expect((await datesOf()).get("noted")).toBe("2020-01-01T00:00:00.000Z");
+    expect((await readDates()).get("noted")).toBe("2020-01-01T00:00:00.000Z");
     await sources.remove("noted");
     expect(JSON.parse(readFileSync(meta, "utf8"))).toEqual({});
   },
@@ -444,7 +441,7 @@ verifies(
     ];
     for (const [source, editable, step] of cases) {
       const work = sources.install(source, { editable }, operationUntil(step));
-      expect(await codeOfRejection(work), `${source} ${step}`).toBe("request.cancelled");
+      expect(await catchCode(work), `${source} ${step}`).toBe("request.cancelled");
     }
     expect(await discoverSources(sources)).toEqual([]);
     for (const name of ["npm", "local"]) {
@@ -452,9 +449,9 @@ verifies(
       expect(existsSync(dir) ? readdirSync(dir) : []).toEqual([]);
     }
     // The transaction has begun in this step, so it is completed.
-    const late = operationUntil("store");
-    await sources.install(folder, { editable: false }, late);
-    expect(late.steps).toEqual(["read", "read", "unpack", "store"]);
+    const operation = operationUntil("store");
+    await sources.install(folder, { editable: false }, operation);
+    expect(operation.steps).toEqual(["read", "read", "unpack", "store"]);
     expect(await discoverSources(sources)).toEqual(["local folder 1.0.0"]);
   },
 );

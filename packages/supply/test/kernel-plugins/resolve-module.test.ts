@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { conditionsOf, fileInside, findModuleEntry } from "../../src/kernel-plugins/resolve-module.ts";
+import { conditionsOf, findModuleEntry, findModuleFile } from "../../src/kernel-plugins/resolve-module.ts";
 
 test("reads conditions in each form of Node's option", () => {
   const argv = [
@@ -47,12 +47,14 @@ test("accepts only files inside the package, after following links", async () =>
   symlinkSync("../outside.js", join(dir, "link.js"));
   symlinkSync("lib/a.js", join(dir, "inner.js"));
   symlinkSync(dir, join(root, "linked"));
-  expect(await fileInside(dir, "./lib/a.js")).toEqual({ file: join(dir, "lib/a.js") });
-  expect(await fileInside(dir, "inner.js")).toEqual({ file: join(dir, "lib/a.js") });
+  expect(await findModuleFile(dir, "./lib/a.js")).toEqual({ file: join(dir, "lib/a.js") });
+  expect(await findModuleFile(dir, "inner.js")).toEqual({ file: join(dir, "lib/a.js") });
   // The link to the package is kept, because it may point to a newer version later.
-  expect(await fileInside(join(root, "linked"), "lib/a.js")).toEqual({ file: join(root, "linked/lib/a.js") });
+  expect(await findModuleFile(join(root, "linked"), "lib/a.js")).toEqual({
+    file: join(root, "linked/lib/a.js"),
+  });
   for (const path of ["../outside.js", "link.js", "/etc/passwd", "lib", "none.js", "."]) {
-    expect(await fileInside(dir, path)).toHaveProperty("problem");
+    expect(await findModuleFile(dir, path)).toHaveProperty("problem");
   }
   rmSync(root, { recursive: true });
 });

@@ -113,16 +113,16 @@ test("reads a catalog file at every request and reports why one cannot be used",
 test("keeps a copy of a catalog for an hour, and uses an old one while the URL cannot be read", async () => {
   const server = await serve(respondWithJson(catalogOf(ENTRY)));
   const catalogs = createCatalogs({ catalogs: [`${server.url}/catalog.json`] });
-  const entries = async () => (await catalogs.read())[1]!;
-  expect(await entries()).toMatchObject({ origin: { stale: false }, entries: [{ id: "notes" }] });
-  await entries();
+  const readCatalog = async () => (await catalogs.read())[1]!;
+  expect(await readCatalog()).toMatchObject({ origin: { stale: false }, entries: [{ id: "notes" }] });
+  await readCatalog();
   expect(server.requests).toHaveLength(1);
   catalogs.wait(HOUR_MS);
-  await entries();
+  await readCatalog();
   expect(server.requests).toHaveLength(2);
   await server.stop();
   catalogs.wait(HOUR_MS);
-  expect(await entries()).toMatchObject({
+  expect(await readCatalog()).toMatchObject({
     origin: {
       stale: true,
       fetched_at: "2026-01-01T01:00:00.000Z",

@@ -92,7 +92,7 @@ async function importServer(spec: string, with_npm = npm) {
   }
 }
 
-// npm cannot fetch these, so each of them ends its run.
+// npm cannot fetch these and fails, so each of them needs an npm of its own.
 const FAILING: [what: string, about: () => object][] = [
   ["from a URL", () => ({ dependencies: { wanted: `${foreign}/x.tgz` } })],
   ["from an https URL", () => ({ dependencies: { wanted: `${foreign.replace("http:", "https:")}/x.tgz` } })],
@@ -125,7 +125,7 @@ for (const [name, about] of FAILING) {
   );
 }
 
-// npm resolves all of these in one run. Each row then vets the lock of that run without the packages of the other rows.
+// npm resolves all of these together. Each row then vets the resulting lock without the packages of the other rows.
 const LOCKED: [title: string, spec: () => string, createFields: (specs: object, name: string) => object][] = [
   ["from a file", () => `file:${join(root, "local.tgz")}`, (dependencies) => ({ dependencies })],
   ["from a folder", () => `file:${join(root, "local")}`, (dependencies) => ({ dependencies })],
@@ -137,7 +137,7 @@ const LOCKED: [title: string, spec: () => string, createFields: (specs: object, 
   ],
 ];
 
-interface LockedRun {
+interface ResolvedTree {
   outer: string;
   middle: string;
   inner: string[];
@@ -146,7 +146,7 @@ interface LockedRun {
 }
 
 /** Imports a package with the dependencies of all rows, which must be refused, and keeps the lock of npm. */
-async function resolveLocked(): Promise<LockedRun> {
+async function resolveLocked(): Promise<ResolvedTree> {
   const inner = LOCKED.map(([, spec, createFields], row) =>
     publish(createFields({ [`wanted-${row}`]: spec() }, `wanted-${row}`)),
   );
@@ -170,20 +170,20 @@ async function resolveLocked(): Promise<LockedRun> {
   return { outer, middle, inner, lock: lock!, requests: [...requests] };
 }
 
-let locked: Promise<LockedRun> | undefined;
+let resolving: Promise<ResolvedTree> | undefined;
 for (const [row, [name, spec]] of LOCKED.entries()) {
   verifies(
     "sec.npm-sources",
     `refuses a foreign dependency ${name}, reports its path and sends no request`,
     async () => {
-      locked ??= resolveLocked();
-      const { outer, middle, inner, lock, requests: sent } = await locked;
+      resolving ??= resolveLocked();
+      const { outer, middle, inner, lock, requests: sent } = await resolving;
       const packages = Object.fromEntries(
         Object.entries(lock.packages!).filter(([path]) =>
           inner.every((name, index) => index === row || path !== `node_modules/${name}`),
         ),
       );
-      const { origins } = await npm.settings(root);
+      const { origins } = await npm.readSettings(root);
       expect(() => vetLock({ packages }, origins)).toThrow(
         `${outer} > ${middle} > ${inner[row]} > wanted-${row} comes from ${JSON.stringify(spec())}`,
       );

@@ -1,7 +1,7 @@
 /** Lists of the tags of a repository, from honest and hostile registries. */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { LIMITS, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
+import { catchRejection, LIMITS, manifestWithBlobs, useRegistries } from "./use-registries.ts";
 
 const { registry, other, connect, referenceTo } = useRegistries();
 
@@ -38,9 +38,9 @@ test("reads a repository without tags, and leaves out texts that cannot be tags"
   expect(await connect().listTags(referenceTo())).toEqual(["1.0.0"]);
 });
 
-verifies("pkg.oci", "refuses a page of tags on another origin instead of a shorter list", async () => {
+verifies("pkg.oci", "refuses a list of tags that continues on another origin", async () => {
   respondWithPages(["0.1.0", "0.2.0"], `${other.origin}/v2/acme/devkit/tags/list`);
-  const error = await rejectionOf(connect().listTags(referenceTo()));
+  const error = await catchRejection(connect().listTags(referenceTo()));
   expect(error.code).toBe("registry.invalid");
   expect(error.message).toContain(other.host);
   expect(other.requests).toEqual([]);
@@ -56,7 +56,7 @@ test.each(LISTS)(
   "refuses a list of tags with more %s than the limit",
   async (_title, limits, tags, problem) => {
     respondWithPages(tags);
-    const error = await rejectionOf(connect({ limits: { ...LIMITS, ...limits } }).listTags(referenceTo()));
+    const error = await catchRejection(connect({ limits: { ...LIMITS, ...limits } }).listTags(referenceTo()));
     expect(error).toMatchObject({ code: "registry.invalid", message: expect.stringContaining(problem) });
   },
 );
@@ -66,7 +66,7 @@ test.each(["<html>", "[]", '{"tags":"1.0.0"}'])("refuses %s as a list of tags", 
     response.end(body);
     return true;
   };
-  expect((await rejectionOf(connect().listTags(referenceTo()))).code).toBe("registry.invalid");
+  expect((await catchRejection(connect().listTags(referenceTo()))).code).toBe("registry.invalid");
 });
 
 test("reports a registry that has no list of tags", async () => {
@@ -74,7 +74,7 @@ test("reports a registry that has no list of tags", async () => {
     response.writeHead(404).end();
     return true;
   };
-  const error = await rejectionOf(connect().listTags(referenceTo()));
+  const error = await catchRejection(connect().listTags(referenceTo()));
   expect(error.code).toBe("registry.not_found");
   expect(error.message).toContain("list of the tags of acme/devkit");
 });

@@ -72,7 +72,7 @@ async function install(source: InstallationSource, options: OpenOptions = {}) {
 
 const fromRegistry = (options?: OpenOptions) => install({ kind: "oci", reference: reference() }, options);
 
-async function refusalOf(
+async function catchRefusal(
   work: Promise<unknown>,
 ): Promise<{ code?: string; message: string; details?: object }> {
   const error = await work.then(
@@ -149,7 +149,7 @@ verifies("pkg.oci", "fetches no files of an artifact that is not accepted", asyn
   const accept = async () => {
     throw Object.assign(new Error("unsigned"), { code: "policy.denied" });
   };
-  expect((await refusalOf(fromRegistry({ acceptArtifact: accept }))).code).toBe("policy.denied");
+  expect((await catchRefusal(fromRegistry({ acceptArtifact: accept }))).code).toBe("policy.denied");
   const layer = JSON.parse(registry.manifests.get("0.1.0")!.toString()).layers[0].digest as string;
   expect(registry.requests.filter(({ path }) => path.includes(layer))).toEqual([]);
 });
@@ -172,7 +172,7 @@ verifies("pkg.oci", "reads the tags and the version of a package without its fil
 verifies("pkg.oci", "compares the source in the manifest with the reference", async () => {
   const other = MANIFEST.replace("[runtime]", 'source = "oci://ghcr.io/acme/hello:0.1.0"\n\n[runtime]');
   await publish({ ...HELLO, "vai-plugin.toml": other });
-  const error = await refusalOf(fromRegistry());
+  const error = await catchRefusal(fromRegistry());
   expect(error.code).toBe("package.source_mismatch");
   expect(error.message).toContain("oci://ghcr.io/acme/hello:0.1.0");
   expect((await fromRegistry({ accept_source: true })).digest).toBe(packed.digest);
@@ -190,7 +190,7 @@ verifies("pkg.oci", "refuses one changed byte in any part and reports both diges
     changed[Math.floor(bytes.length / 2)]! ^= 1;
     const stored = registry.blobs.has(name) ? registry.blobs : registry.manifests;
     stored.set(name, changed);
-    const error = await refusalOf(install(pinned));
+    const error = await catchRefusal(install(pinned));
     expect({ name, code: error.code, details: error.details }).toMatchObject({
       code: "package.digest_mismatch",
       details: { expected: name, actual: sha256(changed) },
@@ -207,7 +207,7 @@ verifies("pkg.oci", "refuses one changed byte in any file of a layout", async ()
     if (bytes.toString() === "{}") continue;
     bytes[Math.floor(bytes.length / 2)]! ^= 1;
     writeFileSync(join(copy, "blobs/sha256", file), bytes);
-    const error = await refusalOf(install({ kind: "folder", path: copy }));
+    const error = await catchRefusal(install({ kind: "folder", path: copy }));
     expect({ file, ...error }).toMatchObject({
       code: "package.digest_mismatch",
       details: { expected: `sha256:${file}`, actual: sha256(bytes) },
@@ -348,7 +348,7 @@ describe("hostile artifacts", () => {
     verifies("pkg.oci", `refuses ${title} and leaves no file`, async () => {
       importer = createTolerantImporter();
       prepare();
-      expect((await refusalOf(fromRegistry())).code).toBe(code);
+      expect((await catchRefusal(fromRegistry())).code).toBe(code);
     });
 
   test("chooses the package for the host's platform from an index", async () => {
@@ -382,7 +382,7 @@ describe("hostile artifacts", () => {
       ],
     ] as const) {
       writeFileSync(join(layout, "index.json"), changed);
-      expect(await refusalOf(install({ kind: "folder", path: layout }))).toMatchObject({
+      expect(await catchRefusal(install({ kind: "folder", path: layout }))).toMatchObject({
         code: "package.digest_mismatch",
         details: expected,
       });
@@ -409,7 +409,7 @@ describe("hostile artifacts", () => {
     const copy = join(dir, "copy");
     cpSync(layout, copy, { recursive: true });
     change(copy);
-    expect((await refusalOf(install({ kind: "folder", path: copy }))).code).toBe("package.source_invalid");
+    expect((await catchRefusal(install({ kind: "folder", path: copy }))).code).toBe("package.source_invalid");
   });
 });
 
@@ -430,7 +430,7 @@ describe("credentials in packages", () => {
         yield bytes;
       })(),
     } as const;
-    const error = await refusalOf(install(source));
+    const error = await catchRefusal(install(source));
     expect(error.code).toBe("package.credential_file");
     expect(error.message).toContain(".env");
     expect(error.details).toMatchObject({ files: [{ file: ".env" }, { file: "docs/notes.txt" }] });
@@ -468,7 +468,7 @@ describe("credentials in packages", () => {
           },
         ],
       }));
-      const error = await refusalOf(fromRegistry());
+      const error = await catchRefusal(fromRegistry());
       expect(error.code).toBe("package.credential_file");
       expect(error.message).toContain("config.txt");
     },

@@ -5,7 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { parseImageReference } from "../../src/container-images/image-reference.ts";
 import { parseReference } from "../../src/oci/reference.ts";
 import { sha256 } from "../support/scripted-registry.ts";
-import { descriptor, LIMITS, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
+import { catchRejection, descriptor, LIMITS, manifestWithBlobs, useRegistries } from "./use-registries.ts";
 
 const { registry, other, connect, referenceTo, newFile } = useRegistries();
 
@@ -49,7 +49,7 @@ describe("manifests", () => {
     async () => {
       const digest = registry.putManifest(manifestWithBlobs(registry));
       registry.manifests.set(digest, Buffer.from("{ not JSON"));
-      const error = await rejectionOf(connect().fetchManifest(referenceTo(`acme/devkit@${digest}`)));
+      const error = await catchRejection(connect().fetchManifest(referenceTo(`acme/devkit@${digest}`)));
       expect(error.code).toBe("package.digest_mismatch");
       expect(error.details).toMatchObject({ expected: digest, actual: sha256("{ not JSON") });
     },
@@ -61,7 +61,9 @@ describe("manifests", () => {
       response.writeHead(200, { "docker-content-digest": sha256("something else") }).end("{}");
       return true;
     };
-    expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("package.digest_mismatch");
+    expect((await catchRejection(connect().fetchManifest(referenceTo()))).code).toBe(
+      "package.digest_mismatch",
+    );
   });
 
   const blob = { mediaType: "a/b", digest: `sha256:${"0".repeat(64)}`, size: 1 };
@@ -95,7 +97,7 @@ describe("manifests", () => {
 
   test.each(DOCUMENTS)("refuses a manifest because of %s", async (_what, text, problem) => {
     registry.manifests.set("1.0.0", Buffer.from(text));
-    const error = await rejectionOf(connect().fetchManifest(referenceTo()));
+    const error = await catchRejection(connect().fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.invalid");
     expect(error.message).toContain(problem);
   });
@@ -110,14 +112,14 @@ describe("manifests", () => {
       more();
       return true;
     };
-    expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
+    expect((await catchRejection(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
     expect(sent).toBeLessThan(20_000_000);
   });
 
   test("gives up on a registry that sends nothing", async () => {
     registry.intercept = () => true;
     const limits = { ...LIMITS, idle_ms: 100 };
-    const error = await rejectionOf(connect({ limits }).fetchManifest(referenceTo()));
+    const error = await catchRejection(connect({ limits }).fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.unreachable");
   });
 
@@ -128,7 +130,7 @@ describe("manifests", () => {
       return true;
     };
     const limits = { ...LIMITS, request_ms: 300 };
-    expect((await rejectionOf(connect({ limits }).fetchManifest(referenceTo()))).code).toBe(
+    expect((await catchRejection(connect({ limits }).fetchManifest(referenceTo()))).code).toBe(
       "registry.unreachable",
     );
   });
@@ -137,7 +139,7 @@ describe("manifests", () => {
     registry.intercept = () => true;
     const cancel = new AbortController();
     setTimeout(() => cancel.abort(), 50);
-    const error = await rejectionOf(connect().fetchManifest(referenceTo(), { signal: cancel.signal }));
+    const error = await catchRejection(connect().fetchManifest(referenceTo(), { signal: cancel.signal }));
     expect(error.code).toBe("request.cancelled");
   });
 
@@ -146,7 +148,7 @@ describe("manifests", () => {
       response.writeHead(500).end("secret-of-the-registry");
       return true;
     };
-    const error = await rejectionOf(connect().fetchManifest(referenceTo()));
+    const error = await catchRejection(connect().fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.unreachable");
     expect(JSON.stringify([error.message, error.details])).not.toContain("secret-of-the-registry");
   });
@@ -201,7 +203,7 @@ describe("blobs", () => {
     expect(readFileSync(file).equals(content)).toBe(true);
   });
 
-  test("gives up after some interruptions and leaves no file", async () => {
+  test("gives up after the maximum number of connections and leaves no file", async () => {
     const { digest, size } = registry.putBlob(content);
     registry.intercept = (_request, response) => {
       response.writeHead(200, { "content-length": size });
@@ -209,7 +211,7 @@ describe("blobs", () => {
       return true;
     };
     const file = newFile();
-    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
+    const error = await catchRejection(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
     expect(error.code).toBe("registry.unreachable");
     expect(registry.requests).toHaveLength(LIMITS.attempts);
     expect(existsSync(file)).toBe(false);
@@ -269,7 +271,7 @@ describe("blobs", () => {
     const { digest, size } = registry.putBlob(content);
     const { waits, wait } = failFirst(9, 400);
     const fetched = connect({ wait }).fetchBlob(referenceTo(), descriptor(digest, size), newFile());
-    expect((await rejectionOf(fetched)).message).toContain("HTTP 400");
+    expect((await catchRejection(fetched)).message).toContain("HTTP 400");
     expect([registry.requests.length, waits]).toEqual([1, []]);
   });
 
@@ -284,7 +286,7 @@ describe("blobs", () => {
     fetched.catch(() => {});
     await expect.poll(() => registry.requests.length).toBe(1);
     setTimeout(() => cancel.abort(), 50);
-    expect((await rejectionOf(fetched)).code).toBe("request.cancelled");
+    expect((await catchRejection(fetched)).code).toBe("request.cancelled");
     expect(registry.requests).toHaveLength(1);
     expect(existsSync(file)).toBe(false);
   });
@@ -309,7 +311,7 @@ describe("blobs", () => {
     changed[200_000]! ^= 1;
     registry.blobs.set(digest, changed);
     const file = newFile();
-    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
+    const error = await catchRejection(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
     expect(error.code).toBe("package.digest_mismatch");
     expect(error.details).toMatchObject({ expected: digest, actual: sha256(changed) });
     expect(existsSync(file)).toBe(false);
@@ -318,14 +320,14 @@ describe("blobs", () => {
   test("stops reading a blob that is larger than its descriptor states", async () => {
     const { digest } = registry.putBlob(content);
     const file = newFile();
-    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, 1_000), file));
+    const error = await catchRejection(connect().fetchBlob(referenceTo(), descriptor(digest, 1_000), file));
     expect(error.code).toBe("registry.invalid");
     expect(existsSync(file)).toBe(false);
   });
 
   test("does not accept a blob that is smaller than its descriptor states", async () => {
     const { digest, size } = registry.putBlob(content);
-    const error = await rejectionOf(
+    const error = await catchRejection(
       connect().fetchBlob(referenceTo(), descriptor(digest, size + 1), newFile()),
     );
     expect(error.code).toBe("registry.unreachable");
@@ -334,7 +336,7 @@ describe("blobs", () => {
   test("refuses to read a blob that is larger than the limit into memory, without a request", async () => {
     const { digest, size } = registry.putBlob(content);
     const client = connect();
-    expect((await rejectionOf(client.readBlob(referenceTo(), descriptor(digest, size), 1_000))).code).toBe(
+    expect((await catchRejection(client.readBlob(referenceTo(), descriptor(digest, size), 1_000))).code).toBe(
       "registry.invalid",
     );
     expect(registry.requests).toHaveLength(0);
@@ -373,7 +375,7 @@ describe("referrers", () => {
       return true;
     };
     const limits = { ...LIMITS, manifest_bytes: 100_000 };
-    expect((await rejectionOf(connect({ limits }).listReferrers(referenceTo(), digest, TYPE))).code).toBe(
+    expect((await catchRejection(connect({ limits }).listReferrers(referenceTo(), digest, TYPE))).code).toBe(
       "registry.invalid",
     );
   });
@@ -385,7 +387,7 @@ describe("referrers", () => {
       response.end(JSON.stringify({ schemaVersion: 2, manifests: [] }));
       return true;
     };
-    expect((await rejectionOf(connect().listReferrers(referenceTo(), digest, TYPE))).code).toBe(
+    expect((await catchRejection(connect().listReferrers(referenceTo(), digest, TYPE))).code).toBe(
       "registry.invalid",
     );
     expect(registry.requests).toHaveLength(LIMITS.pages);
@@ -431,7 +433,7 @@ describe("mirrors and uploads", () => {
         yield bytes;
       },
     };
-    const error = await rejectionOf(connect().pushBlob(referenceTo(), blob));
+    const error = await catchRejection(connect().pushBlob(referenceTo(), blob));
     expect(error.code).toBe("registry.invalid");
     expect(error.message).toContain(`redirects a ${redirected} request`);
     expect(other.requests).toEqual([]);
@@ -467,7 +469,9 @@ describe("mirrors and uploads", () => {
     const digest = registry.putManifest(manifestWithBlobs(registry));
     other.manifests.set(digest, Buffer.from("{}"));
     const mirrors = { [registry.host]: [other.host] };
-    const error = await rejectionOf(connect({ mirrors }).fetchManifest(referenceTo(`acme/devkit@${digest}`)));
+    const error = await catchRejection(
+      connect({ mirrors }).fetchManifest(referenceTo(`acme/devkit@${digest}`)),
+    );
     expect(error.code).toBe("package.digest_mismatch");
   });
 

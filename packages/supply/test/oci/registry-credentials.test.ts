@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { descriptor, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
+import { catchRejection, descriptor, manifestWithBlobs, useRegistries } from "./use-registries.ts";
 
 const { registry, other, connect, referenceTo, newFile } = useRegistries();
 
@@ -54,7 +54,7 @@ verifies(
       return true;
     };
     requireAuthorization(`Bearer realm="${other.origin}/token"`, "never");
-    const error = await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()));
+    const error = await catchRejection(connect({ credentials }).fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.denied");
     expect(error.message).toContain(`token server ${other.host} is not known to belong to ${registry.host}`);
     expect(other.requests.map(({ authorization }) => authorization)).toEqual([undefined]);
@@ -85,7 +85,7 @@ test("does not answer an authentication challenge from the target of a redirect"
     response.writeHead(307, { location: `${other.origin}${url.pathname}` }).end();
     return true;
   };
-  const error = await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()));
+  const error = await catchRejection(connect({ credentials }).fetchManifest(referenceTo()));
   expect(error.code).toBe("registry.denied");
   expect(error.message).toContain(`sent the request for acme/devkit on to ${other.host}`);
   expect(error.message).not.toContain("stored");
@@ -116,13 +116,13 @@ test.each(LOGINS)("explains a refusal of %s", async (_what, stored, refuse, mess
     return true;
   };
   const client = connect(stored ? { credentials } : {});
-  const error = await rejectionOf(client.fetchManifest(referenceTo()));
+  const error = await catchRejection(client.fetchManifest(referenceTo()));
   expect(error.code).toBe("registry.denied");
   expect(error.message).toContain(message);
   expect(error.fix).toContain(fix);
 });
 
-test("explains a refused request by its own login, not by that of another repository", async () => {
+test("explains a refused request by the credential that was sent with it, not by that of another repository", async () => {
   registry.putManifest(manifestWithBlobs(registry), "1.0.0");
   const client = connect({ credentials });
   requireAuthorization("Basic", basic);
@@ -131,7 +131,7 @@ test("explains a refused request by its own login, not by that of another reposi
     response.writeHead(403).end();
     return true;
   };
-  expect((await rejectionOf(client.fetchManifest(referenceTo("acme/other:1.0.0")))).message).toContain(
+  expect((await catchRejection(client.fetchManifest(referenceTo("acme/other:1.0.0")))).message).toContain(
     "does not ask for a login",
   );
 });
@@ -150,11 +150,11 @@ verifies(
       response.writeHead(307, { location: `${other.origin}${url.pathname}` }).end();
       return true;
     };
-    expect((await rejectionOf(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
+    expect((await catchRejection(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
       "policy.denied",
     );
     requireAuthorization(`Bearer realm="${other.origin}/token"`, "never");
-    expect((await rejectionOf(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
+    expect((await catchRejection(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
       "policy.denied",
     );
     expect(checked).toEqual([registry.host, other.host, registry.host, other.host]);
@@ -175,7 +175,7 @@ test.each(LOCATIONS)("refuses a redirect to %s", async (_what, location, problem
     response.writeHead(302, { location: location || url.pathname }).end();
     return true;
   };
-  const error = await rejectionOf(connect().fetchManifest(referenceTo()));
+  const error = await catchRejection(connect().fetchManifest(referenceTo()));
   expect(error.code).toBe("registry.invalid");
   expect(error.message).toContain(problem);
 });
@@ -192,7 +192,7 @@ test.each(CHALLENGES)("refuses a challenge that %s", async (_what, header) => {
     response.writeHead(401, header === null ? {} : { "www-authenticate": header }).end();
     return true;
   };
-  expect((await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()))).code).toBe(
+  expect((await catchRejection(connect({ credentials }).fetchManifest(referenceTo()))).code).toBe(
     "registry.invalid",
   );
 });
@@ -210,5 +210,5 @@ test.each(TOKENS)("refuses a token response that %s", async (_what, body) => {
     else response.writeHead(401, { "www-authenticate": `Bearer realm="${registry.origin}/token"` }).end();
     return true;
   };
-  expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
+  expect((await catchRejection(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
 });

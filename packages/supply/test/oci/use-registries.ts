@@ -88,7 +88,7 @@ export const manifestWithBlobs = (registry: ScriptedRegistry) => ({
   layers: [registry.putBlob("layer")],
 });
 
-export async function rejectionOf(work: Promise<unknown>): Promise<BackplaneError> {
+export async function catchRejection(work: Promise<unknown>): Promise<BackplaneError> {
   const error = await work.then(
     () => null,
     (thrown: unknown) => thrown,

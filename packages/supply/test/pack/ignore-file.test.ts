@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readIgnores } from "../../src/pack/ignore-file.ts";
+import { createIgnoreCheck } from "../../src/pack/ignore-file.ts";
 
 test.each([
   ["*.log", ["a.log", "deep/b.log", ".log", "a.log/b"], ["a.logs"]],
@@ -22,13 +22,13 @@ test.each([
   ["# name", [], ["name", "# name"]],
   ["Name", ["Name"], ["name"]],
 ])("ignores the paths that the pattern %j matches", async (pattern, ignored, not_ignored) => {
-  const ignores = await readIgnores(pattern);
+  const ignores = await createIgnoreCheck(pattern);
   expect(ignored.filter((path) => !ignores(path, false))).toEqual([]);
   expect(not_ignored.filter((path) => ignores(path, false))).toEqual([]);
 });
 
 test("ignores only folders when the pattern ends with a slash", async () => {
-  const ignores = await readIgnores("build/");
+  const ignores = await createIgnoreCheck("build/");
   expect([ignores("build", true), ignores("x/build", true), ignores("build", false)]).toEqual([
     true,
     true,
@@ -37,7 +37,7 @@ test("ignores only folders when the pattern ends with a slash", async () => {
 });
 
 test("ignores version control and caches regardless of the patterns", async () => {
-  const ignores = await readIgnores("!.git\n!.vaiignore\n!node_modules/.cache");
+  const ignores = await createIgnoreCheck("!.git\n!.vaiignore\n!node_modules/.cache");
   expect([".git", "a/.git", "a/node_modules/.cache"].map((path) => ignores(path, true))).toEqual([
     true,
     true,
@@ -51,14 +51,14 @@ test.each([
   ["fine\n\na/**/b/**/c/**", /line 3/],
   ["a\n".repeat(501), /more than 500 patterns/],
 ])("refuses patterns that could take too long to match", async (text, message) => {
-  await expect(readIgnores(text)).rejects.toMatchObject({
+  await expect(createIgnoreCheck(text)).rejects.toMatchObject({
     code: "package.source_invalid",
     message: expect.stringMatching(message) as string,
   });
 });
 
 test("matches patterns with many stars within two seconds", async () => {
-  const ignores = await readIgnores(`${"*a".repeat(60)}b\n${"*?".repeat(60)}b\n**/a/**/a/x`);
+  const ignores = await createIgnoreCheck(`${"*a".repeat(60)}b\n${"*?".repeat(60)}b\n**/a/**/a/x`);
   const started = performance.now();
   expect(ignores("a".repeat(250), false)).toBe(false);
   expect(ignores(`${"a/".repeat(31)}b`, false)).toBe(false);
@@ -67,6 +67,6 @@ test("matches patterns with many stars within two seconds", async () => {
 });
 
 test("stops when all matches together take too long", async () => {
-  const ignores = await readIgnores("*.log", -1);
+  const ignores = await createIgnoreCheck("*.log", -1);
   expect(() => ignores("a", false)).toThrow(/takes too long/);
 });

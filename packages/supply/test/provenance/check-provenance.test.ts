@@ -42,7 +42,7 @@ beforeEach(() => {
 
 const check = (options: Partial<ProvenanceOptions> = {}, locked = { name, version, integrity }) =>
   createProvenanceCheck({
-    npm: { settings: async () => readNpmSettings(JSON.stringify({ registry: `${registry.url}/` })) },
+    npm: { readSettings: async () => readNpmSettings(JSON.stringify({ registry: `${registry.url}/` })) },
     trust_root: createTrustRoot({ file: join(folder, "root.json"), folder, now }),
     required: [],
     now,
@@ -92,16 +92,13 @@ test.each([
   ["redirects", respondWith(302, { location: "http://127.0.0.1:9/" }), "returned HTTP 302"],
   ["closes the connection", (response: ServerResponse): void => void response.destroy(), "cannot be used"],
   ["does not answer in time", (): void => {}, "cannot be used"],
-] as const)(
-  "does not claim that there is no provenance if the registry %s",
-  async (_what, document, reason) => {
-    serve(document);
-    expect(await check({ request_ms: 300 })).toMatchObject({
-      state: "unavailable",
-      reason: expect.stringContaining(reason) as unknown,
-    });
-  },
-);
+] as const)("reports the provenance as unavailable if the registry %s", async (_what, document, reason) => {
+  serve(document);
+  expect(await check({ request_ms: 300 })).toMatchObject({
+    state: "unavailable",
+    reason: expect.stringContaining(reason) as unknown,
+  });
+});
 
 test("reports that a mirror has no attestations although the publisher published some", async () => {
   registry.attested.add(name);
@@ -194,7 +191,7 @@ test("requests attestations from the scope's registry, below its path and throug
       proxy: `http://user:pass@127.0.0.1:${port}`,
     }),
   );
-  expect(await check({ npm: { settings: async () => settings } })).toMatchObject({ state: "none" });
+  expect(await check({ npm: { readSettings: async () => settings } })).toMatchObject({ state: "none" });
   expect(proxied_requests).toEqual([
     "Basic dXNlcjpwYXNz http://npm.acme.test/api/npm/-/npm/v1/attestations/@acme%2fserver@1.0.0",
     "Basic dXNlcjpwYXNz http://npm.acme.test/api/npm/@acme%2fserver/1.0.0",

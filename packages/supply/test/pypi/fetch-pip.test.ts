@@ -188,7 +188,7 @@ verifies(
     expect(readdirSync(tools)).toEqual([`pip-${pip_wheel.version}`]);
     expect(readdirSync(join(tools, `pip-${pip_wheel.version}`))).toEqual(["pip"]);
     // A gateway that starts again uses the same folder.
-    await createUvPip().python(unwatchedOperation());
+    await createUvPip().findPython(unwatchedOperation());
     expect(readCalls()).toHaveLength(1);
   },
   120_000,
@@ -199,7 +199,7 @@ verifies(
   "refuses a pip from the index that does not have the pinned hash, and leaves no files",
   async () => {
     const pip = createUvPip({ pip_wheel: { ...pip_wheel, sha256: "0".repeat(64) } });
-    await expect(pip.python(unwatchedOperation())).rejects.toMatchObject({
+    await expect(pip.findPython(unwatchedOperation())).rejects.toMatchObject({
       code: "plugin.install_failed",
       message: expect.stringMatching(
         /^There is no pip, and pip \S+ cannot be fetched with uv: uv reported:.*HASH/,
@@ -213,7 +213,7 @@ verifies(
 
 test("refuses a fetched pip whose files are not those of the wheel", async () => {
   writeFileSync(`${calls}.changes`, "");
-  await expect(createUvPip().python(unwatchedOperation())).rejects.toMatchObject({
+  await expect(createUvPip().findPython(unwatchedOperation())).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("the files that uv installed are not those of the wheel"),
   });
@@ -225,17 +225,20 @@ test("fetches pip again if its folder is damaged, and only once for several inst
   mkdirSync(join(folder, "pip"), { recursive: true });
   writeFileSync(join(folder, "pip", "__init__.py"), `__version__ = "${pip_wheel.version}"\n`);
   const pip = createUvPip();
-  const found = await Promise.all([pip.python(unwatchedOperation()), pip.python(unwatchedOperation())]);
+  const found = await Promise.all([
+    pip.findPython(unwatchedOperation()),
+    pip.findPython(unwatchedOperation()),
+  ]);
   expect(found[0]).toMatchObject({ folder });
   expect(readCalls()).toHaveLength(1);
   expect(await digestModules(folder)).toBe(pip_wheel.files);
 }, 120_000);
 
-test("keeps uv from reaching other hosts than the index, and hides the login of the index", async () => {
+test("prevents uv from reaching other hosts than the index, and hides the login of the index", async () => {
   writeFileSync(`${calls}.foreign`, "http://127.0.0.1:9/private");
   const index_url = index.url.replace("://", "://ada:hidden-password@");
   const pip = createUvPip({ index_url });
-  await expect(pip.python(unwatchedOperation())).rejects.toMatchObject({
+  await expect(pip.findPython(unwatchedOperation())).rejects.toMatchObject({
     message: expect.stringContaining(
       "uv reported: No solution found when resolving dependencies: HTTP Error 403: Forbidden",
     ),
@@ -249,7 +252,7 @@ test("stops uv when the installation is cancelled", async () => {
   const stop = new AbortController();
   index.stalls = /^\/simple\/pip/;
   try {
-    const finding = createUvPip().python({ signal: stop.signal, report() {} });
+    const finding = createUvPip().findPython({ signal: stop.signal, report() {} });
     finding.catch(() => {});
     await expect.poll(() => index.requests.some((path) => path.startsWith("/simple/pip"))).toBe(true);
     stop.abort();
@@ -260,9 +263,9 @@ test("stops uv when the installation is cancelled", async () => {
   expect(readdirSync(tools)).toEqual([]);
 }, 120_000);
 
-test("names pip and uv if neither is installed", async () => {
+test("explains how to install pip or uv if neither is installed", async () => {
   const pip = createUvPip({ env: { HOME: root, PATH: bare_python } });
-  await expect(pip.python(unwatchedOperation())).rejects.toMatchObject({
+  await expect(pip.findPython(unwatchedOperation())).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringMatching(
       /There is no pip of version 22\.2 or later for .+, and no uv on the gateway's PATH/,

@@ -187,7 +187,7 @@ verifies(
 
 verifies(
   "source.pypi",
-  "installs further requirements of a backend in a folder that its code has not seen",
+  "installs further requirements of a backend in a folder that the backend had no access to",
   async () => {
     publish({ name: "acme-late", files: { "acme_late.py": "" } });
     publishSource(selfBuildingSource({ name: "acme-asks" }));
@@ -218,7 +218,7 @@ function createPipNeedingArchive(
 ): Pip {
   return {
     ...pip,
-    python: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
+    findPython: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
     async run(_args, _cwd, { sources }) {
       writeFileSync(sources!.into!, bytes);
       throw new PipFailure("pip failed", "", { source: { name: "acme-hostile", file, url, sha256 } });
@@ -367,7 +367,7 @@ verifies(
   60_000,
 );
 
-test("never lets pip unpack a source archive", async () => {
+test("prevents pip from unpacking a source archive", async () => {
   const outside = join(root, "pip-outside");
   mkdirSync(outside);
   const { bytes } = sdist({
@@ -455,7 +455,7 @@ test("refuses build requirements that are not packages of the index, and an arch
   });
 }, 120_000);
 
-test("builds nothing that has a wheel, and refuses names that are not built", async () => {
+test("does not build a package that has a wheel, and refuses allowed names that need no build", async () => {
   publishSource(selfBuildingSource({ name: "acme-both" }));
   publish({ name: "acme-both", scripts: ["x = x:y"] });
   await expect(importServer("acme-both", () => expect.fail("it was built"))).rejects.toMatchObject({

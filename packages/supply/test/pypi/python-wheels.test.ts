@@ -11,7 +11,7 @@ import { createPip } from "../../src/index.ts";
 import { AllowedBuilds } from "../../src/pypi/allowed-builds.ts";
 import type { Pip } from "../../src/pypi/pip-command.ts";
 import { downloadWheels } from "../../src/pypi/resolve-wheels.ts";
-import { unpackWheel } from "../../src/pypi/unpack-wheel.ts";
+import { readScripts, unpackWheel } from "../../src/pypi/unpack-wheel.ts";
 import { sha256Of, type WheelContent, wheel } from "../support/python-index.ts";
 import { zip } from "../support/zip-bytes.ts";
 
@@ -87,7 +87,7 @@ async function buildServerPackage(contents: readonly WheelContent[], limits = UN
   const pip: Pip = {
     index_url: INDEX_URL,
     origins: new Set([new URL(INDEX_URL).origin]),
-    python: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
+    findPython: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
     async run([command], dir) {
       if (command === "install") writeFileSync(join(dir, "report.json"), JSON.stringify({ install }));
       else for (const { file, bytes } of wheels) writeFileSync(join(dir, "wheels", file), bytes);
@@ -166,4 +166,10 @@ test("refuses a downloaded file whose hash differs from the lock", async () => {
   await expect(download("0".repeat(64))).rejects.toMatchObject({
     code: "package.digest_mismatch",
   });
+});
+
+test("reads only console scripts that specify a module and an attribute", () => {
+  const text =
+    "[gui_scripts]\nwin = a:b\n[console_scripts]\none = a.b:c.d [extra]\nbad = a;b:c\nworse = a:b()\n# note\n[other]\nx=y:z\n";
+  expect([...readScripts(text)]).toEqual([["one", { module: "a.b", attribute: "c.d" }]]);
 });

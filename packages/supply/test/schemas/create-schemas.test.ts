@@ -23,7 +23,7 @@ let count = 0;
 const check = async (schema: unknown, value: unknown) =>
   await (await schemas.compile(`k${count++}`, schema))(value);
 
-async function refusalOf(schema: unknown): Promise<{ code?: string; message?: string }> {
+async function catchRefusal(schema: unknown): Promise<{ code?: string; message?: string }> {
   return await schemas.compile(`k${count++}`, schema).then(
     () => ({}),
     (error: object) => error,
@@ -103,7 +103,7 @@ describe("dialects of JSON Schema", () => {
     expect(
       (await check({ $schema: "https://json-schema.org/draft/2020-12/schema", ...latest }, [1])).length,
     ).toBe(1);
-    expect((await refusalOf(tuple)).code).toBe("package.schema");
+    expect((await catchRefusal(tuple)).code).toBe("package.schema");
   });
   test("ignores unknown keywords and formats", async () => {
     expect(await check({ type: "string", "x-order": 3, format: "x-mine", example: 1 }, "a")).toEqual([]);
@@ -128,11 +128,11 @@ describe("dialects of JSON Schema", () => {
     ]) {
       const schema = { $schema, $id: "https://acme.example/one", $defs: { a: { type: "string" } } };
       expect(await check({ ...schema, $ref: "#/$defs/a" }, 1)).not.toEqual([]);
-      expect(await refusalOf({ $schema, type: "strin" })).toMatchObject({ code: "package.schema" });
-      expect(await refusalOf({ $schema, $ref: "https://acme.example/one" })).toMatchObject({
+      expect(await catchRefusal({ $schema, type: "strin" })).toMatchObject({ code: "package.schema" });
+      expect(await catchRefusal({ $schema, $ref: "https://acme.example/one" })).toMatchObject({
         code: "package.schema",
       });
-      expect(await refusalOf({ $schema, $ref: $schema })).toMatchObject({ code: "package.schema" });
+      expect(await catchRefusal({ $schema, $ref: $schema })).toMatchObject({ code: "package.schema" });
       expect(await check({ ...schema, type: "integer" }, 1)).toEqual([]);
     }
   });
@@ -167,14 +167,14 @@ describe("refuses a schema that cannot be used:", () => {
     ["look-around", { pattern: "(?=a)b" }, "look-around and back-references are not supported"],
     ["a broken pattern", { patternProperties: { "(": true } }, "missing closing )"],
   ])("%s", async (_name, schema, reason) => {
-    const error = await refusalOf(schema);
+    const error = await catchRefusal(schema);
     expect(error.code).toBe("package.schema");
     expect(error.message).toContain(reason);
   });
 });
 
 /** The longest time that the event loop was blocked while `work` ran. */
-async function longestBlock(work: () => Promise<unknown>): Promise<number> {
+async function measureLongestBlock(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
   let last = performance.now();
   const timer = setInterval(() => {
@@ -193,7 +193,7 @@ async function longestBlock(work: () => Promise<unknown>): Promise<number> {
 describe("the time of an evaluation", () => {
   verifies("pkg.schema-files", "is linear for a pattern that would backtrack in other engines", async () => {
     const checkValue = await schemas.compile("evil", { type: "string", pattern: "^(a+)+$" });
-    const blocked_ms = await longestBlock(async () => {
+    const blocked_ms = await measureLongestBlock(async () => {
       expect(await checkValue(`${"a".repeat(60_000)}!`)).toEqual([
         { path: "", message: 'must match the pattern "^(a+)+$"' },
       ]);
@@ -228,7 +228,7 @@ describe("the time of an evaluation", () => {
       let value: unknown = {};
       for (let level = 0; level < 40; level++) value = { x: value };
       const checkValue = await limited.compile("doubling", doubling);
-      const blocked_ms = await longestBlock(async () => {
+      const blocked_ms = await measureLongestBlock(async () => {
         expect(await checkValue(value)).toEqual([
           { path: "", message: "comparing it with the schema takes longer than 200 ms" },
         ]);
@@ -245,7 +245,7 @@ describe("the time of an evaluation", () => {
       $defs[`n${level}`] = { anyOf: [{ $ref: `#/$defs/n${level - 1}` }, { $ref: `#/$defs/n${level - 1}` }] };
     }
     const checkValue = await limited.compile("folded", { $ref: "#/$defs/n26", $defs });
-    const blocked_ms = await longestBlock(async () => {
+    const blocked_ms = await measureLongestBlock(async () => {
       expect(await checkValue("x")).toEqual([
         { path: "", message: "comparing it with the schema takes longer than 200 ms" },
       ]);

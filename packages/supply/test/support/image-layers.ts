@@ -6,7 +6,7 @@ import { type ScriptedRegistry, sha256 } from "./scripted-registry.ts";
 
 export type LayerEntry = Partial<Header> & { name: string; body?: string | Buffer };
 
-export async function layerOf(entries: readonly LayerEntry[]): Promise<Buffer> {
+export async function packLayer(entries: readonly LayerEntry[]): Promise<Buffer> {
   const packed = pack();
   for (const { body, ...header } of entries) packed.entry({ mtime: new Date(0), ...header }, body ?? "");
   packed.finalize();

@@ -22,7 +22,7 @@ export interface ZipPart {
   data?: Uint8Array;
   /** Bytes after its data. */
   after?: Buffer;
-  /** With a data descriptor after the data, as the jar tool of the JDK writes it. */
+  /** Whether a data descriptor follows the data, as in archives of the jar tool of the JDK. */
   descriptor?: boolean;
 }
 

@@ -32,10 +32,10 @@ function createWorkspace(): {
 test("lists the tools folder of a workspace and all files of a plugin", async () => {
   const { path, folders } = createWorkspace();
   writeFileSync(join(path, "readme.md"), "words");
-  const names = async (kind: "workspace" | "plugin") =>
+  const listNames = async (kind: "workspace" | "plugin") =>
     (await folders.survey(path, kind)).files.map((file) => file.path);
-  expect(await names("workspace")).toEqual(["tools/a.ts"]);
-  expect(await names("plugin")).toEqual(["readme.md", "tools/a.ts"]);
+  expect(await listNames("workspace")).toEqual(["tools/a.ts"]);
+  expect(await listNames("plugin")).toEqual(["readme.md", "tools/a.ts"]);
   expect(await folders.text(path, "tools/a.ts")).toBe("export default {};");
   expect(await folders.text(path, "tools/none.ts")).toBeNull();
   const [file] = (await folders.survey(path, "workspace")).files;

@@ -10,7 +10,7 @@ import { vaiPlugin } from "./vai-plugin.ts";
 
 export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
 
-export function packageFormatOf(listing: TreeListing): PackageFormat {
+export function detectFormat(listing: TreeListing): PackageFormat {
   const format = FORMATS.find((format) => format.recognizes(listing));
   if (format !== undefined) return format;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);

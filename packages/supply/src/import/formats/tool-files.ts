@@ -1,8 +1,8 @@
 /**
- * Reads a folder with `tools/*.ts` or `.js`. Each file is a tool; the gateway loads it to describe it when the package
- * is bound. Name, version, description and license come from install-meta.json or package.json, both optional. Without a
- * version, the version is derived from the content, so that a changed folder never conflicts with an older one of the
- * same name.
+ * Reads a folder with TypeScript or JavaScript files directly in `tools`. Each file is a tool; the gateway loads it to
+ * describe it when the package is bound. Name, version, description, license and permissions come from
+ * install-meta.json or package.json, both optional. Without a version, the version is derived from the content, so that
+ * a changed folder never conflicts with an older one of the same name.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -222,7 +222,7 @@ function locateProgram(
 function prepareRoot(tree: ImageTree, workdir: string): void {
   const layer = Number.MAX_SAFE_INTEGER;
   if (tree.root.children.has("sandbox"))
-    throw unsafeImage("reserved-name", "the image has a folder that is reserved for the sandbox", "sandbox");
+    throw unsafeImage("reserved-name", "its name is reserved for the sandbox", "sandbox");
   if (tree.root.children.size > MAX_TOP_ENTRIES)
     throw unsafeImage(
       "too-many-entries",

@@ -71,23 +71,23 @@ export async function buildNpmServer(
   // The manifest is built before the scripts run, because they could change the files that it is built from.
   const manifest = await buildManifest(tree, source.name, secret_slots, selected, program);
   if (selected.length > 0) {
-    const built = `${tree}-built`;
-    await rename(tree, built);
-    await runScripts(scripts, built, selected, await npm.cli(), operation);
-    await replaceFile(built, MANIFEST_FILE, manifest);
+    const script_tree = `${tree}-scripts`;
+    await rename(tree, script_tree);
+    await runScripts(scripts, script_tree, selected, await npm.findCli(), operation);
+    await replaceFile(script_tree, MANIFEST_FILE, manifest);
     const listing = await listFiles(
-      built,
-      await findFiles(built),
+      script_tree,
+      await findFiles(script_tree),
       spec,
       { ignore_tool_links: true },
       operation,
     );
     const copied = await unpackArchive(
-      packTar(() => built, listing),
+      packTar(() => script_tree, listing),
       tree,
       SERVER_UNPACK_LIMITS,
     );
-    await rm(built, { recursive: true });
+    await rm(script_tree, { recursive: true });
     return copied;
   }
   await replaceFile(tree, MANIFEST_FILE, manifest);
@@ -106,7 +106,7 @@ async function listFiles(
   { ignore_tool_links }: { ignore_tool_links: boolean },
   operation: Operation,
 ): Promise<TreeListing> {
-  const all = await requireRegularFiles(dir, found, ignore_tool_links);
+  const all = await requireRegularFiles(dir, found, spec, ignore_tool_links);
   const files = all.filter((path) => !EXCLUDED.test(path));
   return listTree(await readFiles(dir, files, spec, operation));
 }
@@ -162,8 +162,8 @@ async function buildManifest(
   scripts: readonly ScriptedPackage[],
   requested_program: string | undefined,
 ): Promise<string> {
-  const home = join(dir, "node_modules", name);
-  const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
+  const package_folder = join(dir, "node_modules", name);
+  const manifest = JSON.parse(await readFile(join(package_folder, "package.json"), "utf8")) as PackageJson;
   if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
     throw unusable(
       name,
@@ -172,11 +172,11 @@ async function buildManifest(
     );
   }
   selectProgram(name, manifest, requested_program);
-  const program = await locateProgram(dir, home, name, manifest);
+  const program = await locateProgram(dir, package_folder, name, manifest);
   const { package_id, version } = describeServer(name, manifest);
   return buildServerManifest({
     package_id,
-    version: builtVersion(version, scripts),
+    version: appendScriptNames(version, scripts),
     name,
     ...optional("description", stringOrUndefined(manifest.description)),
     ...optional("license", stringOrUndefined(manifest.license)),
@@ -230,12 +230,12 @@ export function selectProgram(name: string, { bin }: PackageJson, requested_prog
 
 async function locateProgram(
   dir: string,
-  home: string,
+  package_folder: string,
   name: string,
   manifest: PackageJson,
 ): Promise<string> {
   const path = selectProgram(name, manifest);
-  const file = await realpath(join(home, path)).catch(() => null);
+  const file = await realpath(join(package_folder, path)).catch(() => null);
   const root = await realpath(dir);
   if (file === null || !file.startsWith(root + sep))
     throw unusable(name, `its program ${path} is not in the package`);
@@ -246,7 +246,7 @@ async function locateProgram(
  * The same version has different content with and without scripts, so the names become build metadata of the version.
  * A binding can then move from one version to the other.
  */
-function builtVersion(version: string, scripts: readonly ScriptedPackage[]): string {
+function appendScriptNames(version: string, scripts: readonly ScriptedPackage[]): string {
   if (scripts.length === 0) return version;
   const names = new Set(scripts.map(({ name }) => name.replace(/[^0-9A-Za-z-]+/g, "-").replace(/^-/, "")));
   return `${version}${version.includes("+") ? "." : "+"}scripts.${[...names].join(".")}`;
@@ -260,12 +260,13 @@ function formatVersion({ name, version }: ScriptedPackage): string {
 async function requireRegularFiles(
   dir: string,
   { files, irregular }: FoundTree,
+  spec: string,
   ignore_tool_links: boolean,
 ): Promise<string[]> {
   for (const path of irregular) {
     if (ignore_tool_links && TOOL_LINK.test(path)) continue;
     if ((await lstat(join(dir, path))).isDirectory()) continue;
-    throw unusable(path, "it is neither a file nor a folder");
+    throw unusable(spec, `${path} is neither a file nor a folder`);
   }
   return files;
 }

@@ -53,7 +53,7 @@ export async function buildPythonServer(
   const wheel_folder = `${tree}-wheels`;
   await mkdir(wheel_folder);
   try {
-    const python = await pip.python(operation);
+    const python = await pip.findPython(operation);
     const builder =
       allowed.names.length === 0
         ? undefined
@@ -81,22 +81,24 @@ export async function buildPythonServer(
       if (wheel === root) scripts = unpacked.scripts;
     }
     credentials.assertNone("Python package");
-    const built = wheels.filter((wheel) => wheel.built !== undefined);
+    const built_wheels = wheels.filter((wheel) => wheel.built !== undefined);
     const start = module === undefined ? selectScript(root.name, scripts, script) : module;
     await writeFile(join(tree, START_FILE), buildStartProgram(start, native ? python : null));
     await writeFile(join(tree, LOCK_FILE), formatLock(wheels, pip.index_url, python));
     await writeFile(
       join(tree, MANIFEST_FILE),
       buildServerManifest({
-        ...describePythonServer(root.name, root.version, built),
+        ...describePythonServer(root.name, root.version, built_wheels),
         name: root.name,
         ...(root.summary === undefined ? {} : { description: root.summary }),
         ...(root.license === undefined ? {} : { license: root.license.split("\n")[0]! }),
         source: [
           `pypi:${root.name}==${root.version}`,
-          ...(built.length === 0
+          ...(built_wheels.length === 0
             ? []
-            : [`built from source: ${built.map(({ name, version }) => `${name}==${version}`).join(", ")}`]),
+            : [
+                `built from source: ${built_wheels.map(({ name, version }) => `${name}==${version}`).join(", ")}`,
+              ]),
         ].join("; "),
         runtime: { protocol: "mcp.stdio", entrypoint: ["python3", "-S", `./${START_FILE}`] },
         ...(native ? { platform: host } : {}),
@@ -119,10 +121,10 @@ export async function buildPythonServer(
 export function describePythonServer(
   name: string,
   version: string,
-  built: readonly { name: string }[] = [],
+  built_wheels: readonly { name: string }[] = [],
 ): { package_id: string; version: string } {
   const semantic = semanticVersionOf(version);
-  const names = built.map((wheel) => wheel.name).sort();
+  const names = built_wheels.map((wheel) => wheel.name).sort();
   const suffix = names.length === 0 ? "" : `${semantic.includes("+") ? "." : "+"}built.${names.join(".")}`;
   return { package_id: toPackageId("pypi", name), version: `${semantic}${suffix}` };
 }

@@ -317,8 +317,10 @@ function readBind(name: string, text: string): RequestedMount {
 function checkMount(name: string, mount: RequestedMount): RequestedMount {
   if (mount.source.includes("/") && mount.target.startsWith("/")) return mount;
   throw invalid(
-    `${name} mounts ${mount.source} at ${mount.target}, which is not a folder of this machine`,
-    "Specify the folder, or leave the volume out: the server has a scratch folder at /tmp.",
+    mount.source.includes("/")
+      ? `${name} mounts ${mount.source} at ${JSON.stringify(mount.target)}, which is not an absolute path`
+      : `${name} mounts ${JSON.stringify(mount.source)}, which is not a folder of this machine`,
+    "Specify the folder and an absolute path, or leave the volume out: the server has a scratch folder at /tmp.",
   );
 }
 

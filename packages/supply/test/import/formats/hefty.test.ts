@@ -61,7 +61,7 @@ const zipOf = (files: Record<string, string>) =>
 const importRuntime = async (changes: object, others?: Record<string, string | Buffer>) =>
   (await fromFolder(makeFiles({ ...HELLO, ...changes }, others))).manifest.runtime;
 
-async function refusalOf(manifest: unknown, others?: Record<string, string | Buffer>) {
+async function catchRefusal(manifest: unknown, others?: Record<string, string | Buffer>) {
   const error = await fromFolder(makeFiles(manifest, others)).then(
     () => null,
     (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
@@ -192,7 +192,9 @@ describe("an instrument plugin (instr.manifest)", () => {
     expect((await importRuntime({ platforms: ["Linux", "All"] })).os).toBeUndefined();
   });
   test("is refused on another operating system", async () => {
-    expect(await refusalOf({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
+    expect(await catchRefusal({ ...HELLO, platforms: ["Windows"] })).toMatchObject({
+      code: "package.platform",
+    });
   });
   test("requests the permissions in x-backplane", async () => {
     const permissions = {
@@ -300,7 +302,7 @@ describe("refuses a manifest and explains the problem:", () => {
   ];
   for (const [label, manifest, expectedText, others] of WRONG) {
     test(label, async () => {
-      const error = await refusalOf(manifest, others);
+      const error = await catchRefusal(manifest, others);
       expect(error.code).toBe("package.invalid");
       expect(error.message).toMatch(expectedText);
       expect(error.message).toContain(FILE);
@@ -309,7 +311,7 @@ describe("refuses a manifest and explains the problem:", () => {
 });
 
 test("lists several problems of a manifest in one error", async () => {
-  const error = await refusalOf({ id: "x", colour: "red" });
+  const error = await catchRefusal({ id: "x", colour: "red" });
   expect(error.details.issues?.map(({ path }) => path)).toEqual([
     "colour",
     "name",

@@ -158,7 +158,7 @@ test("imports the tools folder of a workspace and keeps the chosen files of an e
   write({ "tools/a.ts": TOOL, "tools/b.ts": TOOL, "secrets.txt": "mine" });
   const { createWorkspaceFolders } = await import("../../../src/index.ts");
   const folders = createWorkspaceFolders(join(base, "list.json"));
-  const workspace = async (more: object = {}) => {
+  const importWorkspace = async (more: object = {}) => {
     const { digest } = await folders.survey(folder, "workspace");
     const source = {
       kind: "workspace" as const,
@@ -170,16 +170,18 @@ test("imports the tools folder of a workspace and keeps the chosen files of an e
     };
     return await importSource({ ...source, ...more });
   };
-  const first = await workspace();
+  const first = await importWorkspace();
   expect([first.origin, first.manifest.package_id]).toEqual(["workspace", "workspace/w"]);
-  expect((await store.listing(first.digest)).map(({ path }) => path)).toEqual(["tools/a.ts", "tools/b.ts"]);
+  expect((await store.listFiles(first.digest)).map(({ path }) => path)).toEqual(["tools/a.ts", "tools/b.ts"]);
 
   write({ "tools/a.ts": "broken {", "tools/b.ts": "export default { description: 'new' };" });
-  const next = await workspace({ keep: { digest: first.digest, files: ["tools/a.ts"] } });
+  const next = await importWorkspace({ keep: { digest: first.digest, files: ["tools/a.ts"] } });
   const tree = await store.verifyTree(next.digest);
   expect(readFileSync(join(tree, "tools/a.ts"), "utf8")).toBe(TOOL);
   expect(readFileSync(join(tree, "tools/b.ts"), "utf8")).toContain("new");
   expect(next.manifest.version).not.toBe(first.manifest.version);
 
-  await expect(workspace({ digest: first.digest })).rejects.toMatchObject({ code: "workspace.changed" });
+  await expect(importWorkspace({ digest: first.digest })).rejects.toMatchObject({
+    code: "workspace.changed",
+  });
 });

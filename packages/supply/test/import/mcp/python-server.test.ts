@@ -158,7 +158,7 @@ verifies(
   60_000,
 );
 
-test("starts the script that is named like the package, the only one, or the requested one", () => {
+test("selects the script that is named like the package, the only one, or the requested one", () => {
   const one = { module: "acme", attribute: "one" };
   const two = { module: "acme", attribute: "two" };
   const both = new Map([
@@ -233,7 +233,7 @@ verifies(
   60_000,
 );
 
-test("keeps pip from starting programs and reaching other hosts while it resolves dependencies", async () => {
+test("prevents pip from starting programs and from reaching other hosts while it resolves dependencies", async () => {
   const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root } });
   const dir = mkdtempSync(join(root, "pip-"));
   const run = { operation: unwatchedOperation(), step: "resolve", message: "" } as const;

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { parsePythonRequirement, semanticVersionOf } from "../../src/pypi/requirement.ts";
-import { readScripts } from "../../src/pypi/unpack-wheel.ts";
 
 test.each([
   ["1.2.3", "1.2.3"],
@@ -24,10 +23,4 @@ test.each([
   ["mcp@latest", "mcp", null],
 ])("parses the requirement %s as %s", (spec, requirement, version) => {
   expect(parsePythonRequirement(spec)).toMatchObject({ requirement, version });
-});
-
-test("reads only console scripts that specify a module and an attribute", () => {
-  const text =
-    "[gui_scripts]\nwin = a:b\n[console_scripts]\none = a.b:c.d [extra]\nbad = a;b:c\nworse = a:b()\n# note\n[other]\nx=y:z\n";
-  expect([...readScripts(text)]).toEqual([["one", { module: "a.b", attribute: "c.d" }]]);
 });

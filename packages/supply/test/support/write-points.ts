@@ -64,13 +64,13 @@ export async function prepareChanges(base: string): Promise<Record<"install" | "
 
 /** Requires both versions or only the first, the files of every row, and intact files everywhere. */
 async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
-  const rows = await packages.rows();
+  const rows = await packages.listRows();
   const versions = rows
     .map((row) => row.version)
     .sort()
     .join(" and ");
   if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `the installed versions are ${versions}`;
-  for (const digest of [...rows.map((row) => row.digest), ...packages.digests()])
+  for (const digest of [...rows.map((row) => row.digest), ...packages.listDigests()])
     await packages.files.verifyTree(digest);
   return null;
 }
@@ -110,7 +110,7 @@ async function killAt(point: number, change: Change): Promise<string | null> {
     const fault = await change.check(packages);
     if (fault !== null) return fault;
     if (action === "install") await packages.files.verifyTree(await packages.install("2.0.0"));
-    else if ((await packages.rows()).length === 2) await packages.remove("2.0.0");
+    else if ((await packages.listRows()).length === 2) await packages.remove("2.0.0");
     return null;
   } finally {
     await packages.close();
