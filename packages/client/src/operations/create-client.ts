@@ -41,7 +41,7 @@ import type {
 } from "@backplane/contract";
 import { type FollowOptions, follow } from "../transport/follow.ts";
 import { createHttp, type HttpOptions } from "../transport/http.ts";
-import { type CallOptions, createRequests, ifMatch, pathSegment } from "../transport/requests.ts";
+import { type CallOptions, createRequests, ifMatchHeader, pathSegment } from "../transport/requests.ts";
 import { createAgentClient } from "./agent-client.ts";
 import { createPluginClient } from "./plugin-client.ts";
 import type {
@@ -85,7 +85,7 @@ export function createClient(options: ClientOptions) {
       path: "/v1/policy",
       json,
       query: { level },
-      headers: ifMatch(generation),
+      headers: ifMatchHeader(generation),
     });
 
   return {

@@ -41,7 +41,7 @@ import {
   type CallOptions,
   createRequests,
   idempotencyHeader,
-  ifMatch,
+  ifMatchHeader,
   pathSegment,
 } from "../transport/requests.ts";
 import type { ListOf, PageOptions, PluginExample } from "./types.ts";
@@ -172,7 +172,7 @@ export function createPluginClient(http: Http) {
           method: "PATCH",
           path: `/v1/plugin-bindings/${pathSegment(id)}`,
           json: body,
-          headers: ifMatch(condition.generation),
+          headers: ifMatchHeader(condition.generation),
           progress: true,
         }),
       /** The upgrades that await a person's decision. */
@@ -189,7 +189,7 @@ export function createPluginClient(http: Http) {
         http.json<Binding>({
           method: "POST",
           path: `/v1/plugin-bindings/${pathSegment(id)}:rollback`,
-          headers: ifMatch(condition.generation),
+          headers: ifMatchHeader(condition.generation),
           progress: true,
         }),
       validate: (id: string) =>

@@ -42,7 +42,7 @@ export function idempotencyHeader(call: CallOptions): HttpRequest["headers"] {
 }
 
 /** Without a generation, the write is unconditional. */
-export function ifMatch(generation: number | undefined): HttpRequest["headers"] {
+export function ifMatchHeader(generation: number | undefined): HttpRequest["headers"] {
   return { "if-match": generation === undefined ? undefined : `"${generation}"` };
 }
 
