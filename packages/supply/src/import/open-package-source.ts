@@ -43,7 +43,12 @@ export async function openSource(
   if (source.kind === "folder" && info.isFile() && ARCHIVE.test(path)) {
     return { bytes: createReadStream(path), hints: {}, created_at };
   }
-  if (!info.isDirectory()) throw invalidSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
+  if (!info.isDirectory())
+    throw invalidSource(
+      source.kind === "workspace"
+        ? `${path} is not a folder`
+        : `${path} is neither a folder nor a jar, zip, tar or tgz`,
+    );
   if (source.kind === "workspace") {
     const bytes = await packWorkspace(source, store);
     const { package_id } = source;
