@@ -22,7 +22,7 @@ export const COMPACTION_DEFENSES: Mutant[] = [
   {
     name: "compaction: a compactor's answer is checked",
     file: ACCEPT,
-    from: "acceptObject(ending, compactorIssue)",
+    from: "acceptObject(ending, findCompactorIssue)",
     to: "acceptObject(ending, () => null)",
     tests: COMPACTOR_ANSWERS_TESTS,
   },

@@ -104,7 +104,7 @@ export const HARNESS_DEFENSES: Mutant[] = [
   {
     name: "harness: the result of a harness is checked",
     file: "packages/door/src/invoke/accept.ts",
-    from: "acceptObject(ending, harnessIssue)",
+    from: "acceptObject(ending, findHarnessIssue)",
     to: "acceptObject(ending, () => null)",
     tests: HARNESS_RUNS_TESTS,
     only: "malformed_response",

@@ -17,8 +17,12 @@ export {
   checkInstruments,
   findInstrumentProvider,
 } from "./plugins/check-instruments.ts";
-export { isPluginName, kernelPluginProblem, kernelToolProblem } from "./plugins/check-kernel-plugin.ts";
-export { compactorIssue, harnessIssue, parseToolResult } from "./plugins/check-results.ts";
+export {
+  isPluginName,
+  findKernelPluginProblem,
+  findKernelToolProblem,
+} from "./plugins/check-kernel-plugin.ts";
+export { findCompactorIssue, findHarnessIssue, parseToolResult } from "./plugins/check-results.ts";
 export * from "./plugins/instrument.ts";
 export {
   INSTRUMENT_API,

@@ -12,7 +12,7 @@ import {
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
-  kernelToolProblem,
+  findKernelToolProblem,
   TOOL_BRIEF_LENGTH,
   TOOL_ERROR_KINDS,
   type ToolReturn,
@@ -165,7 +165,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const { name, description, requires_approval, effect_class, timeout_ms } = tool;
   const { risk, category, deferred, recoverable } = tool;
   const parameters = isObject(tool.parameters) ? (snapshot(tool.parameters) as JsonObject) : tool.parameters;
-  const problem = kernelToolProblem({
+  const problem = findKernelToolProblem({
     name,
     description,
     parameters,

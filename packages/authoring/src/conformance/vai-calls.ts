@@ -1,9 +1,9 @@
 /** Calls to exports over a session, with the context that the gateway would send, and checks of their responses. */
 import {
   canonicalJson,
-  compactorIssue,
+  findCompactorIssue,
   type Grant,
-  harnessIssue,
+  findHarnessIssue,
   isObject,
   type Json,
   type JsonObject,
@@ -161,8 +161,8 @@ export async function checkResult(
   const issue = !isObject(result)
     ? "the result is not an object"
     : exported.kind === "compactor"
-      ? compactorIssue(result)
-      : harnessIssue(result);
+      ? findCompactorIssue(result)
+      : findHarnessIssue(result);
   if (issue !== null)
     throw new RuleViolation("result.shape", `The result of ${exported.id} is invalid: ${issue}.`, frame);
   if (exported.kind === "compactor" && check_retention)

@@ -52,13 +52,13 @@ export const ERROR_CODES = {
   capability_not_declared: wireSpec(
     502,
     false,
-    "The binding grants capabilities, but the plugin declares none.",
-    "Declare the needed capabilities in the plugin's handshake manifest, or remove the grant.",
+    "The binding allows capabilities, but the plugin declares none.",
+    "Declare the needed capabilities in the plugin's handshake manifest, or remove them from policy.capabilities of the binding.",
   ),
   capability_not_allowed: wireSpec(
     502,
     false,
-    "The plugin requested a capability that the binding does not grant.",
+    "The plugin requested a capability that the binding does not allow.",
     "If you trust the plugin with the capability, add it to policy.capabilities of the binding.",
   ),
   frame_invalid: wireSpec(
@@ -213,7 +213,11 @@ export const ERROR_CODES = {
     "There is no such package.",
     "List packages with `backplane plugin list`.",
   ),
-  "package.invalid": refusalSpec(422, "The manifest is not valid.", "Change the line named in the message."),
+  "package.invalid": refusalSpec(
+    422,
+    "The manifest is not valid.",
+    "Correct the problem that the message names.",
+  ),
   "package.unsafe": refusalSpec(
     422,
     "The archive contains an entry that must not be unpacked.",
@@ -747,13 +751,13 @@ export const ERROR_CODES = {
   ),
   "sign_in.expired": refusalSpec(
     400,
-    "No pending sign-in matches this redirect: the sign-in was completed or replaced, or has expired.",
+    "No pending login matches this redirect: the login was completed or replaced, or has expired.",
     "Start again with `backplane binding login ID`.",
   ),
   "sign_in.other_browser": refusalSpec(
     403,
-    "This sign-in belongs to another browser, which opened the URL from `backplane binding login` first.",
-    "Finish the sign-in in that browser. If that browser is not yours, start again with `backplane binding login ID`, which ends this sign-in. If a terminal waits for a URL (`--paste`), paste the URL of this window there.",
+    "This login belongs to another browser, which opened the URL from `backplane binding login` first.",
+    "Finish the login in that browser. If that browser is not yours, start again with `backplane binding login ID`, which ends this login. If a terminal waits for a URL (`--paste`), paste the URL of this window there.",
   ),
 
   // The live configuration.

@@ -84,8 +84,8 @@ const DISK_FAULTS: Readonly<Record<DiskError, { problem: (location: string) => s
 const UNNAMED_EDQUOT = /^Unknown system error -(?:122|69)$/;
 
 /**
- * The error code of a full or failing disk; null for any other error. An error that a plugin threw in its own
- * process has no `syscall`, because it does not concern the disks of the gateway.
+ * The error code of a full or failing disk; null for any other error. An error from a plugin's process carries no
+ * `syscall` (serializeError drops it), so it is not taken for an error of the gateway's disks.
  */
 export function diskErrorOf(error: unknown): DiskError | null {
   const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown };

@@ -19,7 +19,7 @@ export function isPluginName(name: unknown): boolean {
  * Describes the problem of a plugin object in one clause; null if there is none. `declaration` is the entry in
  * package.json that the operator agreed to.
  */
-export function kernelPluginProblem(
+export function findKernelPluginProblem(
   value: unknown,
   declaration?: { name: string; category: string },
 ): string | null {
@@ -48,14 +48,16 @@ export function kernelPluginProblem(
   }
   if (value.configSchema !== undefined && !isRecord(value.configSchema))
     return "configSchema is not a JSON Schema";
-  return toolProblem(value) ?? routesProblem(value) ?? declarationProblem(value, declaration);
+  return (
+    findToolPluginProblem(value) ?? findRoutesProblem(value) ?? findDeclarationProblem(value, declaration)
+  );
 }
 
 /**
  * Describes the problem of a registered tool in one clause; null if there is none. An unknown value is never ignored:
  * the risk of a call, the rights of guests and recovery after a crash depend on these fields.
  */
-export function kernelToolProblem(spec: unknown): string | null {
+export function findKernelToolProblem(spec: unknown): string | null {
   if (!isRecord(spec)) return "the tool is not an object";
   const { name, description, parameters, effect_class, risk, category, timeout_ms } = spec;
   if (typeof name !== "string" || !TOOL_NAME.test(name))
@@ -87,7 +89,7 @@ function isTimeout(value: unknown): boolean {
   return typeof value === "number" && value > 0 && value < Number.POSITIVE_INFINITY;
 }
 
-function declarationProblem(
+function findDeclarationProblem(
   { category, name }: Record<string, unknown>,
   declaration: { name: string; category: string } | undefined,
 ): string | null {
@@ -98,7 +100,7 @@ function declarationProblem(
   return `its category is ${String(category)}; package.json says ${declaration.category}`;
 }
 
-function toolProblem(value: Record<string, unknown>): string | null {
+function findToolPluginProblem(value: Record<string, unknown>): string | null {
   if (value.toolName === undefined) return null;
   if (typeof value.toolName !== "string" || !TOOL_NAME.test(value.toolName)) {
     return `its toolName ${formatValue(value.toolName)} must consist of 1 to 64 characters from A-Z, a-z, 0-9, _ and -`;
@@ -110,7 +112,7 @@ function toolProblem(value: Record<string, unknown>): string | null {
     : "a plugin with a toolName needs onEvent, which answers its calls";
 }
 
-function routesProblem(value: Record<string, unknown>): string | null {
+function findRoutesProblem(value: Record<string, unknown>): string | null {
   if (value.routes === undefined) return null;
   if (!Array.isArray(value.routes)) return "routes is not a list";
   for (const route of value.routes as unknown[]) {

@@ -37,14 +37,14 @@ export function parseToolResult(value: Json | null): ToolResult | string {
 }
 
 /** The rule that the result of a compactor breaks; null if there is none. */
-export function compactorIssue(result: JsonObject): string | null {
+export function findCompactorIssue(result: JsonObject): string | null {
   const { seed_blocks = [], diagnostics } = result;
   if (!Array.isArray(seed_blocks)) return "seed_blocks is not a list";
   for (const [index, block] of seed_blocks.entries()) {
-    const issue = seedBlockIssue(block);
+    const issue = findSeedBlockIssue(block);
     if (issue !== null) return `seed_blocks/${index} ${issue}`;
   }
-  const summary = summaryIssue(result);
+  const summary = findSummaryIssue(result);
   if (summary !== null) return summary;
   if (diagnostics !== undefined && !isObject(diagnostics)) return "diagnostics is not an object";
   // A new chain without either would be an empty conversation.
@@ -54,7 +54,7 @@ export function compactorIssue(result: JsonObject): string | null {
 }
 
 /** The rule that the result of a harness breaks; null if there is none. */
-export function harnessIssue(result: JsonObject): string | null {
+export function findHarnessIssue(result: JsonObject): string | null {
   const { checkpoint, artifacts } = result;
   if (checkpoint !== undefined) {
     if (!isObject(checkpoint)) return "checkpoint is not an object";
@@ -63,10 +63,10 @@ export function harnessIssue(result: JsonObject): string | null {
   }
   if (artifacts !== undefined && !(Array.isArray(artifacts) && artifacts.every(isObject)))
     return "artifacts is not a list of objects";
-  return summaryIssue(result);
+  return findSummaryIssue(result);
 }
 
-function summaryIssue({ summary }: JsonObject): string | null {
+function findSummaryIssue({ summary }: JsonObject): string | null {
   if (summary === undefined) return null;
   if (!isObject(summary)) return "summary is not an object";
   return typeof summary.text === "string" ? null : "summary/text is not a string";
@@ -78,7 +78,7 @@ function summaryTextOf({ summary }: JsonObject): string {
 
 const KINDS: ReadonlySet<Json | undefined> = new Set(BLOCK_KINDS);
 
-function seedBlockIssue(block: Json): string | null {
+function findSeedBlockIssue(block: Json): string | null {
   if (!isObject(block)) return "is not an object";
   const { kind, content, tool_call_id, name, is_error, from_entries = [] } = block;
   if (!KINDS.has(kind))

@@ -72,7 +72,7 @@ export interface PluginContext {
   config(): Promise<JsonObject>;
   /** For plugins of category tool only. A name that is already registered is rejected. */
   registerTool(tool: KernelTool): Promise<void>;
-  /** A kernel service granted by the operator; `as` is the `as` of the current request or call. */
+  /** A kernel service that the operator allows; `as` is the `as` of the current request or call. */
   service(name: string, args: JsonObject, as?: string): Promise<Json>;
 }
 
@@ -131,7 +131,7 @@ export interface KernelToolSpec {
   effect_class?: EffectClass;
   /**
    * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues
-   * the work of the first run instead of repeating it.
+   * the work of the interrupted call instead of repeating it.
    */
   recoverable?: boolean;
   timeout_ms?: number;
@@ -148,7 +148,7 @@ export interface KernelTool extends KernelToolSpec {
   approvalBrief?(args: JsonObject): MaybePromise<string>;
   /**
    * Called for each admitted call before approval is requested. Only `true` lets the call continue to the approval that
-   * the policy requires, so a tool can deny its own calls but never grant them.
+   * the policy requires, so a tool can deny its own calls but never allow them.
    */
   preApprove?(args: JsonObject): MaybePromise<boolean>;
 }
@@ -190,7 +190,7 @@ export type ToolReturn = ToolOk | ToolError;
 
 export interface AdapterRoute {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** A path below `/x/<plugin>`; a plugin with the operator's grant may also use `/api/…`. `{name}` is a parameter. */
+  /** A path below `/x/<plugin>`, or below `/api/` if the operator allows it. `{name}` is a parameter. */
   path: string;
   summary: string;
   /** The scope that an API key needs. */

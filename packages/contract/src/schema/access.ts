@@ -10,7 +10,9 @@ export const SecretSchema = z.object({
   project_id: z
     .string()
     .nullable()
-    .describe("The project that stored it and may use and change it; null for the whole org."),
+    .describe(
+      "The project that stored the secret and may use and change it; null for the whole organization.",
+    ),
   ref: z.string(),
   last4: z.string().describe("**** for values of 8 characters or fewer"),
   version: z.int(),
@@ -36,8 +38,8 @@ export const SecretKeyRotationSchema = z.object({
   sign_ins: z.int(),
   unreadable: z
     .array(z.object({ kind: z.enum(["secret", "config", "sign_in"]), org_id: z.string(), name: z.string() }))
-    .describe("secrets that could not be decrypted and were not changed"),
-  unused_keys: z.array(z.string()).describe("keys that no longer seal any secret and can be removed"),
+    .describe("secrets, configuration values and sign-ins that could not be decrypted and were not changed"),
+  unused_keys: z.array(z.string()).describe("keys that no longer seal any value and can be removed"),
 });
 
 const LISTED_TOOLS_TEXT =

@@ -1,7 +1,7 @@
 /**
- * Allow rules: lasting permissions to call a tool, or all tools of a server, without asking each time (allow.rules). A
- * rule applies to one package, one caller (or everyone in its scope) and risks up to its maximum, and only while the
- * grant of the call is not wider than when the rule was made. See spec/policy.md.
+ * Allow rules: lasting permissions to call a tool, or all tools of a server, without an approval each time
+ * (allow.rules). A rule applies to one package, one caller (or everyone in its scope) and risks up to its maximum, and
+ * only while the grant of the call is not wider than when the rule was made. See spec/policy.md.
  */
 import { z } from "zod";
 import { RULE_COVERAGES, RULE_RISKS } from "../vocabulary/vocabulary.ts";
@@ -40,7 +40,7 @@ const ArgumentsSchema = z
 export const AllowRuleSchema = z.object({
   id: z.string(),
   org_id: z.string(),
-  project_id: z.string().nullable().describe("Null for all projects of the org."),
+  project_id: z.string().nullable().describe("Null for all projects of the organization."),
   covers: z.enum(RULE_COVERAGES),
   tool: z.string().nullable().describe("Null for all tools of the package."),
   package_id: z.string(),
@@ -73,7 +73,10 @@ export const AllowRuleCreateSchema = z
       .describe("All tools of a server or package: its name or package_id."),
     arguments: ArgumentsSchema.optional(),
     other_arguments: z.boolean().optional().describe("Default true."),
-    max_risk: z.enum(RULE_RISKS).optional().describe("Default: the highest current risk of what it covers."),
+    max_risk: z
+      .enum(RULE_RISKS)
+      .optional()
+      .describe("Default: the highest current risk of the tools that the rule covers."),
     identity: z
       .string()
       .min(1)
@@ -83,7 +86,7 @@ export const AllowRuleCreateSchema = z
       .describe(
         "Default: the caller itself. Null covers every caller. Null and another caller need the role admin.",
       ),
-    org_wide: z.boolean().optional().describe("True for all projects of the org."),
+    org_wide: z.boolean().optional().describe("True for all projects of the organization."),
     note: z.string().max(300).optional(),
   })
   .refine(({ tool, server }) => (tool === undefined) !== (server === undefined), {

@@ -153,7 +153,7 @@ const PreviousVersionSchema = z.object({
   secrets: z.record(z.string(), z.string()),
   policy: BindingPolicySchema,
   class_lowered_by: z.string().nullable(),
-  /** Trust that the change of version dropped, because it was given for other bytes. */
+  /** Trust that the change of version dropped, because it was given for the content of the previous version. */
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(HeldPermissionSchema),
@@ -304,7 +304,7 @@ export const BindingRollbackSchema = z.strictObject({
   org_wide: z
     .boolean()
     .optional()
-    .describe("True rolls back the bindings of the whole org instead of the caller's project."),
+    .describe("True rolls back the bindings of the whole organization instead of the caller's project."),
 });
 
 export type BindingRollback = z.infer<typeof BindingRollbackSchema>;

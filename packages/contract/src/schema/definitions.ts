@@ -44,7 +44,7 @@ export const DefinitionsSchema = z.object({
   gone: z.array(DescribedToolSchema).default([]),
   /** Digest of the last accepted definition of each tool, including removed ones. */
   seen: z.record(z.string(), z.string()),
-  /** Why the last request failed; the previous definitions stay valid. */
+  /** Why the last request for the tools failed; null if it succeeded. */
   error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),
   /** Other facts that the process reported, such as a server's name and capabilities. */

@@ -74,7 +74,7 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
   z
     .strictObject({
       kind: z.literal("mcp_url"),
-      name: z.string().min(1).max(120).describe("Its tools are named mcp_NAME_…."),
+      name: z.string().min(1).max(120).describe("The name of the server, whose tools are named mcp_NAME_…."),
       url: z.string().min(1).max(2_048),
       headers: z.record(z.string().max(256), z.string().max(8_192)).default({}),
       secret_slots: SlotsSchema,
@@ -84,7 +84,12 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
     .strictObject({
       kind: z.literal("mcp_json"),
       document: JsonObjectSchema.describe("The content of the mcp.json."),
-      file: z.string().min(1).max(255).default("mcp.json").describe("Its name, for error messages."),
+      file: z
+        .string()
+        .min(1)
+        .max(255)
+        .default("mcp.json")
+        .describe("The name of the document, for error messages."),
       secret_slots: SlotsSchema,
     })
     .describe("All servers of an mcp.json."),
@@ -96,9 +101,12 @@ export const InstallationSettingsSchema = z.strictObject({
     .boolean()
     .optional()
     .describe(
-      "True binds every export. Otherwise only sources that describe their own tools are bound: tool files, instruments, MCP servers and Agent Plugins.",
+      "True binds every export, and false binds nothing. By default, only sources that describe their own tools are bound: tool files, instruments, MCP servers and Agent Plugins.",
     ),
-  org_wide: z.boolean().optional().describe("True binds for the whole org instead of the caller's project."),
+  org_wide: z
+    .boolean()
+    .optional()
+    .describe("True binds for the whole organization instead of the caller's project."),
   strict: z.boolean().optional().describe("True installs nothing if a part of the source cannot be used."),
   allow_scripts: z
     .array(z.string().min(1).max(214))
@@ -205,7 +213,7 @@ export const SourceInspectionSchema = z.object({
       /** Only for packages from npm. */
       provenance: ProvenanceSchema.optional(),
       manifest: ManifestSchema.optional().describe(
-        "Its exports and permissions; only if the source contains a manifest, which servers of a registry do not.",
+        "The exports and permissions of the package; absent for a source without a manifest, such as a server from a registry.",
       ),
     }),
   ),

@@ -112,9 +112,9 @@ export const EgressRecordSchema = z.object({
       message: z.string(),
       detail: z.string().optional(),
       at: TimestampSchema,
-      /** How often it happened, if more than once; `at` is then the first time. */
+      /** How often this connection was refused, if more than once; `at` is then the first time. */
       count: z.int().optional(),
-      /** Several calls shared the process, so any of them may have caused it. */
+      /** Several calls shared the process, so any of them may have attempted the connection. */
       shared: z.literal(true).optional(),
     }),
   ),
@@ -172,7 +172,7 @@ export const InvocationSchema = z.object({
   tool_result: ToolResultBlockSchema.nullable(),
   error: InvocationErrorSchema.nullable(),
   approval_id: z.string().nullable(),
-  /** The allow rule, session grant or binding that let the call run without an approval. */
+  /** The allow rule, approval for the session or binding that let the call run without an approval of its own. */
   allowed_by: z.string().nullable(),
   timeout_ms: z.int(),
   /** Number of protocol violations that did not change the outcome. */

@@ -40,7 +40,7 @@ export const PermissionsSchema = z.strictObject({
   filesystem: z.enum(FILESYSTEM_ACCESS).default("none"),
   gateway_api_scopes: uniqueList(z.enum(DELEGATION_SCOPES)).default([]),
   secret_slots: uniqueList(SlotSchema).default([]),
-  /** Domain names that the author needs; if absent, the operator decides alone. */
+  /** Domain names that the plugin needs; if absent, the operator decides alone. */
   allowed_domains: uniqueList(DomainSchema).optional(),
   /** The reason for each permission, shown when a person decides. */
   reasons: z.record(z.string(), z.string().max(300)).optional(),

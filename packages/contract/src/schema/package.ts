@@ -31,7 +31,10 @@ export const PackageSchema = z.object({
       manifest_digest: DigestSchema,
     })
     .optional(),
-  marketplace: z.string().optional().describe("The id of the marketplace entry that it was installed from."),
+  marketplace: z
+    .string()
+    .optional()
+    .describe("The id of the marketplace entry that the package was installed from."),
   signature: SignatureStateSchema.optional(),
   /** Only for packages of the origin `npm`. */
   provenance: ProvenanceSchema.optional(),

@@ -123,9 +123,11 @@ export const ChannelPolicySchema = RolePolicySchema.omit({ disabled: true }).ext
 
 /** The minimum risk of matching tools, regardless of the author's declaration (tools.risk-floor). */
 export const RiskFloorSchema = z.strictObject({
-  egress: RISK.optional().describe("Network access is granted."),
-  writable_mounts: RISK.optional().describe("A writable folder on the host is granted."),
-  host: RISK.optional().describe("Runs on the host, outside the sandbox."),
+  egress: RISK.optional().describe("The minimum risk of a call that is granted network access."),
+  writable_mounts: RISK.optional().describe(
+    "The minimum risk of a call that is granted a writable folder on the host.",
+  ),
+  host: RISK.optional().describe("The minimum risk of a call that runs on the host, outside the sandbox."),
   categories: z.record(CategorySchema, RISK).optional(),
 });
 
@@ -180,7 +182,7 @@ export const PolicySchema = z.strictObject({
     .optional()
     .describe("Named groups of tools. A key that lists @NAME lists the tools of that group."),
   llm: LlmBudgetSchema.optional().describe(
-    "Limits of each project at the model endpoints; a project may only lower those of its org.",
+    "Limits of each project at the model endpoints; a project may only lower those of its organization.",
   ),
   archived: z
     .boolean()

@@ -13,7 +13,7 @@ export const ReplayRequestSchema = z.strictObject({
   org_wide: z
     .boolean()
     .optional()
-    .describe("True compares with the bindings of the whole org instead of the caller's project."),
+    .describe("True compares with the bindings of the whole organization instead of the caller's project."),
 });
 
 const DifferenceSchema = z.object({

@@ -51,7 +51,7 @@ export const PackagePathSchema = z
 export const OrgIdSchema = z
   .string()
   .max(64)
-  .regex(/^org_[A-Za-z0-9_-]+$/, "an org id starts with org_");
+  .regex(/^org_[A-Za-z0-9_-]+$/, "an organization id starts with org_");
 export const ProjectIdSchema = z
   .string()
   .max(64)

@@ -50,7 +50,7 @@ export const TrustedKeySchema = z.object({
   public_key: z.string().describe("PEM"),
   packages: z
     .array(z.string())
-    .describe("The packages that it may sign: PUBLISHER/NAME, with * for every name, or *."),
+    .describe("The packages that the key may sign: PUBLISHER/NAME, with * for every name, or *."),
   not_before: TimestampSchema.nullable(),
   not_after: TimestampSchema.nullable(),
   created_at: TimestampSchema,

@@ -31,7 +31,7 @@ const LOCK_FILES: ReadonlySet<string> = new Set([
 ]);
 const MAX_LOCKS = 64;
 
-/** The lock files of a package, sorted by path. Those of bundled dependencies are left out. */
+/** The first 64 lock files of a package, sorted by path. Those of bundled dependencies are left out. */
 export function dependencyLockOf(
   files: readonly { path: string; sha256: string }[],
 ): { path: string; sha256: string }[] {

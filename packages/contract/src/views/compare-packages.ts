@@ -20,24 +20,24 @@ const NO_PERMISSIONS: Permissions = {
 /** Empty if nothing changes for the operator, unless the package describes itself: its tools are then not known yet. */
 export function comparePackages(before: Package, after: Package): PackageChange[] {
   const [old, next] = [before.manifest, after.manifest];
-  const oldExports = new Map(old.exports.map((item) => [item.id, item]));
-  const nextExports = new Map(next.exports.map((item) => [item.id, item]));
+  const old_exports = new Map(old.exports.map((item) => [item.id, item]));
+  const next_exports = new Map(next.exports.map((item) => [item.id, item]));
   const changes = [
-    ...exportChanges([...oldExports.keys()], [...nextExports.keys()]),
-    ...permissionChanges("It", old.runtime.permissions, next.runtime.permissions),
+    ...compareExports([...old_exports.keys()], [...next_exports.keys()]),
+    ...comparePermissions("It", old.runtime.permissions, next.runtime.permissions),
     ...compareProvenance(before, after),
     ...compareOrigins(before, after),
   ];
-  for (const [id, item] of nextExports) {
-    const earlier = oldExports.get(id);
-    changes.push(...permissionChanges(id, earlier?.permissions, item.permissions));
+  for (const [id, item] of next_exports) {
+    const earlier = old_exports.get(id);
+    changes.push(...comparePermissions(id, earlier?.permissions, item.permissions));
     if (earlier === undefined) continue;
-    changes.push(...definitionChanges(before, earlier, after, item));
+    changes.push(...compareDefinitions(before, earlier, after, item));
     const schemas = [
       readSchema(before, earlier.config_schema),
       readSchema(after, item.config_schema),
     ] as const;
-    changes.push(...configChanges(id, ...schemas));
+    changes.push(...compareConfig(id, ...schemas));
   }
   if (old.runtime.protocol !== next.runtime.protocol)
     changes.push(
@@ -67,11 +67,11 @@ export function compareWithEntry(before: Package, entry: MarketplaceEntry): Pack
       : findPackageSource({ ...before, oci: { reference: entry.oci, manifest_digest: "" } });
   const requested = [runtime, ...exports].flatMap(({ permissions }) => permissions ?? []);
   return [
-    ...exportChanges(
+    ...compareExports(
       exports.map(({ id }) => id),
       entry.package.exports.map(({ id }) => id),
     ),
-    ...permissionChanges("It", mergePermissions(requested), entry.permissions),
+    ...comparePermissions("It", mergePermissions(requested), entry.permissions),
     ...(old_key === null || key_id === null || old_key === key_id
       ? []
       : [neutralChange(`It is signed with ${key_id} instead of ${before.signature?.key_name ?? old_key}.`)]),
@@ -99,7 +99,7 @@ function mergePermissions(all: readonly Permissions[]): Permissions {
   };
 }
 
-function exportChanges(before: readonly string[], after: readonly string[]): PackageChange[] {
+function compareExports(before: readonly string[], after: readonly string[]): PackageChange[] {
   const { added, removed } = diff(before, after);
   return [
     ...(added === "" ? [] : [neutralChange(`It adds ${added}.`)]),
@@ -128,7 +128,7 @@ function compareOrigins(before: Package, after: Package): PackageChange[] {
   return changes;
 }
 
-function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSIONS): PackageChange[] {
+function comparePermissions(who: string, old = NO_PERMISSIONS, next = NO_PERMISSIONS): PackageChange[] {
   const changes: PackageChange[] = [];
   const domains = diff(old.allowed_domains ?? [], next.allowed_domains ?? []);
   if (old.network !== next.network) {
@@ -169,7 +169,7 @@ function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSI
 }
 
 /** Changes to the parts of a tool that callers and models see. */
-function definitionChanges(
+function compareDefinitions(
   before: Package,
   old: PluginExport,
   after: Package,
@@ -187,8 +187,8 @@ function definitionChanges(
   if (old.tool.requires_approval !== next.tool.requires_approval)
     changes.push(
       next.tool.requires_approval
-        ? neutralChange(`${id} will ask for approval of every call.`)
-        : riskierChange(`${id} will no longer ask for approval of every call.`),
+        ? neutralChange(`${id} will need approval for every call.`)
+        : riskierChange(`${id} will no longer need approval for every call.`),
     );
   if (old.description !== next.description) changes.push(neutralChange(`The description of ${id} changes.`));
   const differs = (name: "input_schema" | "output_schema") =>
@@ -203,7 +203,7 @@ interface ConfigSchema {
   required: string[];
 }
 
-function configChanges(id: string, before: ConfigSchema, after: ConfigSchema): PackageChange[] {
+function compareConfig(id: string, before: ConfigSchema, after: ConfigSchema): PackageChange[] {
   const { added, removed } = diff(before.properties, after.properties);
   const required = diff(before.required, after.required).added;
   return [
@@ -230,7 +230,7 @@ function readSchemaText({ schemas }: Package, file: string | undefined): string 
 
 function diff(before: readonly string[], after: readonly string[]): { added: string; removed: string } {
   return {
-    added: after.filter((each) => !before.includes(each)).join(", "),
-    removed: before.filter((each) => !after.includes(each)).join(", "),
+    added: after.filter((name) => !before.includes(name)).join(", "),
+    removed: before.filter((name) => !after.includes(name)).join(", "),
   };
 }

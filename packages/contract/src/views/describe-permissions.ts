@@ -7,7 +7,7 @@ export interface DescribedPermission {
   sentence: string;
   /** False if the sentence says what the package cannot do. */
   granted: boolean;
-  /** Why the author needs it, in the author's words. */
+  /** Why the package needs the permission, in the author's words. */
   reasons: readonly string[];
 }
 

@@ -2,7 +2,7 @@
 export interface PackageChange {
   /** A whole sentence. */
   text: string;
-  /** True if the plugin can do more, a person is asked less, or its origin is different or no longer verified. */
+  /** True if the plugin can do more, fewer calls need approval, or its origin is different or no longer verified. */
   riskier: boolean;
 }
 

@@ -28,7 +28,7 @@ export const MCP_TIMEOUTS = {
   discover_ms: 5_000,
   /** The sum with discover_ms is less than the timeout of a tool listing, so that the actual reason is reported. */
   initialize_ms: 20_000,
-  /** For the ping after a call timed out, which checks whether the server still responds. */
+  /** For the ping that checks, after a call has timed out, whether the server still responds. */
   alive_ms: 5_000,
 } as const;
 

@@ -53,7 +53,7 @@ export function validatesInput(protocol: Protocol): boolean {
   return protocol === "mcp.stdio" || protocol === "mcp.http";
 }
 
-/** Binds all tools of a package with one config, one set of secrets and one process. */
+/** The export id that binds all tools of a package, with one configuration, one set of secrets and one process. */
 export const WHOLE_PACKAGE = "*";
 
 /** Protocols that cannot pass secrets in requests. Only their plugins may get secrets as environment variables. */

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { kernelToolProblem } from "../../src/plugins/check-kernel-plugin.ts";
+import { findKernelToolProblem } from "../../src/plugins/check-kernel-plugin.ts";
 
 const tool = { name: "send", description: "Sends.", parameters: { type: "object" } };
 
 test("accepts a tool with all of its fields", () => {
-  expect(kernelToolProblem(tool)).toBeNull();
+  expect(findKernelToolProblem(tool)).toBeNull();
   const effect_classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];
   for (const effect_class of effect_classes) {
     const flags = { requires_approval: false, recoverable: true, deferred: true };
     const fields = { effect_class, risk: "high", category: "mail", timeout_ms: 86_400_000, ...flags };
-    expect(kernelToolProblem({ ...tool, ...fields })).toBeNull();
+    expect(findKernelToolProblem({ ...tool, ...fields })).toBeNull();
   }
 });
 
@@ -36,10 +36,10 @@ test.each([
   [{ description: null }, /^tool send has no description$/],
   [{ name: "a b" }, /^"a b" is not a valid tool name: use 1 to 64 letters, digits, _ and -$/],
   [{ name: 1 }, /is not a valid tool name/],
-])("rejects %j with the allowed values", (fields, problem) => {
-  expect(kernelToolProblem({ ...tool, ...fields })).toMatch(problem);
+])("rejects %j with the reason", (fields, problem) => {
+  expect(findKernelToolProblem({ ...tool, ...fields })).toMatch(problem);
 });
 
 test("rejects a tool that is not an object", () => {
-  expect(kernelToolProblem(null)).toBe("the tool is not an object");
+  expect(findKernelToolProblem(null)).toBe("the tool is not an object");
 });

@@ -60,7 +60,7 @@ test("lists what changes for callers of a tool", () => {
     "Riskier: search will have the file access scratch instead of none.",
     "Riskier: search will be able to call the gateway with tools:invoke.",
     "Riskier: search has the effect class unknown instead of read_only.",
-    "Riskier: search will no longer ask for approval of every call.",
+    "Riskier: search will no longer need approval for every call.",
     "The description of search changes.",
     "The arguments of search change.",
     "The result of search changes.",
@@ -85,7 +85,7 @@ test("does not call a change riskier when the version can do less", () => {
     "search will no longer call the gateway with a.",
     "search will no longer get the secret b.",
     "search has the effect class read_only instead of idempotent_write.",
-    "search will ask for approval of every call.",
+    "search will need approval for every call.",
   ]);
 });
 

@@ -5,9 +5,9 @@
  */
 
 import {
-  compactorIssue,
+  findCompactorIssue,
   ERROR_CODES,
-  harnessIssue,
+  findHarnessIssue,
   type InvocationError,
   isObject,
   type Json,
@@ -42,8 +42,8 @@ export function accept(
     started_at,
   };
   if (plan.export.kind === "hook") return ending;
-  if (plan.export.kind === "compactor") return acceptObject(ending, compactorIssue);
-  if (plan.export.kind === "harness") return acceptObject(ending, harnessIssue);
+  if (plan.export.kind === "compactor") return acceptObject(ending, findCompactorIssue);
+  if (plan.export.kind === "harness") return acceptObject(ending, findHarnessIssue);
   const result = parseToolResult(ending.result);
   if (ending.status !== "succeeded") {
     // A failed call keeps a well-formed result; a malformed one only counts as a violation.

@@ -12,7 +12,7 @@ import {
   BackplaneError,
   diskFault,
   type KernelPlugin,
-  kernelPluginProblem,
+  findKernelPluginProblem,
   type PluginEntry,
 } from "@backplane/contract";
 import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginNetworkAccess } from "@backplane/ports";
@@ -138,7 +138,7 @@ async function importPlugin(entry: PluginEntry, import_counts: Map<string, numbe
   if (plugin === undefined) {
     throw new BackplaneError("plugin.invalid", `The module of ${name} does not export \`plugin\`.`);
   }
-  const problem = kernelPluginProblem(plugin, entry);
+  const problem = findKernelPluginProblem(plugin, entry);
   if (problem === null) return plugin as KernelPlugin;
   throw new BackplaneError("plugin.invalid", `The plugin ${name} is not valid: ${problem}.`);
 }

@@ -10,7 +10,7 @@ import {
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
-  kernelToolProblem,
+  findKernelToolProblem,
   type ModuleContextMethods,
   type PluginLogLevel,
   RPC_ERRORS,
@@ -110,7 +110,7 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
 }
 
 function readSpec(value: JsonObject): KernelToolSpec {
-  const problem = kernelToolProblem(value);
+  const problem = findKernelToolProblem(value);
   if (problem !== null) {
     throw new BackplaneError("plugin.invalid", problem, {
       fix: "Correct the tool that the plugin registers.",

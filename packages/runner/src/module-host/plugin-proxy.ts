@@ -5,7 +5,7 @@ import {
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
-  kernelPluginProblem,
+  findKernelPluginProblem,
   type PluginContext,
   type PluginDescription,
   type PluginEntry,
@@ -108,7 +108,7 @@ function assertMatchesEntry(entry: PluginEntry, plugin: KernelPlugin): void {
   const kinds: unknown = plugin.subscriptions();
   const listed = Array.isArray(kinds) && kinds.every((kind) => typeof kind === "string");
   const problem =
-    kernelPluginProblem(plugin, entry) ??
+    findKernelPluginProblem(plugin, entry) ??
     (listed ? null : "subscriptions does not return a list of event kinds");
   if (problem === null) return;
   throw new BackplaneError("plugin.invalid", `The plugin ${entry.name} is not valid: ${problem}.`);

@@ -4,7 +4,7 @@ import {
   BackplaneError,
   type Json,
   type KernelPlugin,
-  kernelPluginProblem,
+  findKernelPluginProblem,
   PLUGIN_FIELDS,
   PLUGIN_METHODS,
   type PluginDescription,
@@ -18,7 +18,7 @@ export async function loadModule(module: string, name: string): Promise<KernelPl
   if (plugin === undefined) {
     throw new BackplaneError("plugin.invalid", `The module of ${name} does not export \`plugin\`.`);
   }
-  const problem = kernelPluginProblem(plugin);
+  const problem = findKernelPluginProblem(plugin);
   if (problem !== null) {
     throw new BackplaneError("plugin.invalid", `The plugin ${name} is not valid: ${problem}.`);
   }

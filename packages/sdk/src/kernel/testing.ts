@@ -15,7 +15,7 @@ import {
   type JsonObject,
   type KernelPlugin,
   type KernelTool,
-  kernelPluginProblem,
+  findKernelPluginProblem,
   type PluginContext,
   type PluginLogLevel,
   type ProviderInstance,
@@ -66,7 +66,7 @@ export async function testKernelPlugin(
   plugin: KernelPlugin,
   options: KernelTestOptions = {},
 ): Promise<KernelTestRun> {
-  const problem = kernelPluginProblem(plugin);
+  const problem = findKernelPluginProblem(plugin);
   if (problem !== null) throw new BackplaneError("plugin.invalid", `The plugin is not valid: ${problem}.`);
   const emitted: EmittedEvent[] = [];
   const logs: { level: PluginLogLevel; fields: Record<string, unknown>; message: string }[] = [];
