@@ -24,7 +24,7 @@ export const MARKETPLACE_DEFENSES: Mutant[] = [
   {
     name: "marketplace: a binding that was created in the meantime does not move either",
     file: INSTALLATIONS,
-    from: "if (!options.moves_bindings && changes.some(isMove)) continue;",
+    from: "if (!options.moves_bindings && changes.some(isUpdate)) continue;",
     to: "",
     tests: OFFER_TESTS,
   },

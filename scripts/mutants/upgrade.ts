@@ -23,7 +23,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
   {
     name: "upgrade: a second version moves the binding",
     file: PLAN,
-    from: "body.rollout === undefined && other_versions.length > 0 && !shared",
+    from: "body.rollout === undefined && other_versions.length > 0 && !in_rollout",
     to: "false",
     tests: UPGRADE_TESTS,
   },
@@ -313,7 +313,7 @@ export const UPGRADE_DEFENSES: Mutant[] = [
     name: "upgrade: a share is started before it gets calls",
     file: UPGRADES,
     from: "...created.map(({ change, main }) => ({ ...change, before: main }))",
-    to: "...created.map(({ change }) => change as PlannedMove)",
+    to: "...created.map(({ change }) => change as PlannedUpdate)",
     tests: TRIALS_TESTS,
   },
   {

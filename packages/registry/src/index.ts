@@ -14,7 +14,7 @@ export { effectiveConfig } from "./config/effective-config.ts";
 export { fitsBytes } from "./config/json-size.ts";
 export { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 export {
-  isPluginGrantKey,
+  isAdminSettingKey,
   isPluginSettingField,
   PLUGIN_SETTINGS_SCOPE,
   type PluginSettings,

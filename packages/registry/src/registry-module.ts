@@ -77,10 +77,16 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
     requireReady: options.requireReady,
   });
   const rows = createPackageRows(deps);
-  const waived = createWaivedApprovals({ ...deps, policies });
-  const names = createNameAuthority({ ...deps, policies });
+  const waivers = createWaivedApprovals({ ...deps, policies });
+  const name_authority = createNameAuthority({ ...deps, policies });
   const createPlanner = (packages: PackageFinder) =>
-    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, waived, names);
+    createBindingPlanner(
+      deps,
+      createCredentialMoves(deps, revocation, packages),
+      packages,
+      waivers,
+      name_authority,
+    );
   const planner = createPlanner(deps.store.packages);
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });

@@ -52,4 +52,4 @@ export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-co
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { computeTreeDigest } from "./tree/read-tree.ts";
 export type { TreeFile, TreeListing } from "./tree/tree-listing.ts";
-export { createWorkspaceFolders } from "./workspace-folders/create-workspace-folders.ts";
+export { createFolderAccess } from "./workspace-folders/create-folder-access.ts";

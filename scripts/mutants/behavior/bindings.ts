@@ -131,7 +131,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     name: "binding: one project does not bind for the org",
     file: PLAN,
-    from: 'if (org_wide) requireWholeOrg(caller, "bind for the whole org");',
+    from: 'if (org_wide) requireWholeOrg(caller, "bind for the whole organization");',
     to: "",
     tests: RIGHTS_TESTS,
   },
@@ -195,15 +195,15 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     name: "binding: binding a second version moves a binding that has all traffic",
     file: PLAN,
-    from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
-    to: "const shared = other_versions.length === 1;",
+    from: "const in_rollout = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
+    to: "const in_rollout = other_versions.length === 1;",
     tests: UPGRADE_TESTS,
   },
   {
     name: "binding: binding a new version adds a share if the bound version has only a share",
     file: PLAN,
-    from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
-    to: "const shared = false;",
+    from: "const in_rollout = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
+    to: "const in_rollout = false;",
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
     only: "keeps sessions on the new version",
   },

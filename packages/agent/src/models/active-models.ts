@@ -20,13 +20,13 @@ export interface ChosenModel {
 }
 
 export class ActiveModels {
-  readonly #config: Pick<LiveConfig, "rows" | "open">;
+  readonly #config: Pick<LiveConfig, "listRows" | "open">;
   /**
    * Keyed by the rows from which they were built. The cached configuration returns the same array until it is read again.
    */
   readonly #instances = new WeakMap<readonly ConfigRow[], Instances>();
 
-  constructor(config: Pick<LiveConfig, "rows" | "open">) {
+  constructor(config: Pick<LiveConfig, "listRows" | "open">) {
     this.#config = config;
   }
 
@@ -60,7 +60,7 @@ export class ActiveModels {
   }
 
   async #getInstances(org_id: string): Promise<Instances> {
-    const rows = await this.#config.rows(org_id, "provider");
+    const rows = await this.#config.listRows(org_id, "provider");
     let instances = this.#instances.get(rows);
     if (instances === undefined) {
       const entries = new Map(rows.map((row) => [row.key, this.#config.open(org_id, row)]));

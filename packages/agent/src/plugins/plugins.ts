@@ -67,7 +67,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   async function readConfig(org_id: string, name: string): Promise<JsonObject> {
     const prefix = `plugin.${pluginNamespace(name)}.`;
     const nested: JsonObject = {};
-    for (const row of await config.rows(org_id, prefix)) {
+    for (const row of await config.listRows(org_id, prefix)) {
       setNested(nested, row.key.slice(prefix.length), readMasked(org_id, row));
     }
     return nested;

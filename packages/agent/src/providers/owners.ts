@@ -63,7 +63,7 @@ export class InstanceOwners {
 
   async #load(org_id: string): Promise<Owners> {
     const owners = new Map<string, string>();
-    for (const row of await this.#config.rows(org_id, "providers.")) {
+    for (const row of await this.#config.listRows(org_id, "providers.")) {
       const id = parseInstanceKey(row.key);
       if (id === null || row.key !== `providers.${id}.plugin`) continue;
       const plugin = this.#config.open(org_id, row);

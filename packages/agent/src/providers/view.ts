@@ -18,7 +18,7 @@ export interface ProviderState {
 }
 
 export async function readProviders(deps: ViewDeps, org_id: string): Promise<ProviderState> {
-  return parseProviders(deps, org_id, await deps.config.rows(org_id, "provider"));
+  return parseProviders(deps, org_id, await deps.config.listRows(org_id, "provider"));
 }
 
 function parseProviders(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): ProviderState {
@@ -45,7 +45,7 @@ export function createProvidersView(deps: ViewDeps, org_id: string, reader: stri
   // Keyed by the rows: the cached configuration returns the same array until it is read again (benchmark llm.proxy).
   const parsed = new WeakMap<readonly ConfigRow[], ProviderState>();
   const read = async () => {
-    const rows = await deps.config.rows(org_id, "provider");
+    const rows = await deps.config.listRows(org_id, "provider");
     const state = parsed.get(rows) ?? parseProviders(deps, org_id, rows);
     parsed.set(rows, state);
     return state;

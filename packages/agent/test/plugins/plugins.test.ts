@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { isPluginGrantKey } from "@backplane/registry";
+import { isAdminSettingKey } from "@backplane/registry";
 import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -84,10 +84,10 @@ test("lets only an operator change plugins, and only an admin credential trust o
   expect(await auditLines(fixture)).toEqual([]);
   expect(
     ["trusted", "services", "api", "allowed_domains"].map((field) =>
-      isPluginGrantKey(`plugin.third.${field}`),
+      isAdminSettingKey(`plugin.third.${field}`),
     ),
   ).toEqual([true, true, true, true]);
-  expect(["plugin.third.enabled", "plugin.third.a.trusted", "trusted"].map(isPluginGrantKey)).toEqual([
+  expect(["plugin.third.enabled", "plugin.third.a.trusted", "trusted"].map(isAdminSettingKey)).toEqual([
     false,
     false,
     false,

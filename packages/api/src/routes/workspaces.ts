@@ -96,7 +96,7 @@ export function workspaceRoutes({ kernel, streams }: RouteDeps): Route[] {
   ];
 
   async function* sseItems(caller: Caller, id: string, stop: AbortSignal): AsyncGenerator<SseItem> {
-    for await (const activity of kernel.workspaces.watch(caller, id, stop))
+    for await (const activity of kernel.workspaces.streamActivity(caller, id, stop))
       yield { event: activity.type, data: JSON.stringify(activity) };
   }
 }

@@ -185,7 +185,7 @@ export const RULES: readonly Rule[] = [
       const limits = channel === undefined ? undefined : call.policy.channels.get(channel);
       if (limits === undefined) return PASS;
       const { id } = call.plan.export;
-      const reason = findDenial(limits.selections, call, grant, "channel");
+      const reason = findDenial(limits.levels, call, grant, "channel");
       return reason === null
         ? PASS
         : deny("policy.denied", `The channel ${channel} does not allow ${id}: ${reason}.`, {

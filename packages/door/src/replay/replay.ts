@@ -82,7 +82,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     const target = await store.packages.get(caller.scope.org_id, id);
     if (target === null) throw new BackplaneError("package.not_found");
     requireSandbox();
-    const bindings = await upgrades.listOlder(caller, target, request.org_wide);
+    const bindings = await upgrades.listMovable(caller, target, request.org_wide);
     const problems: ReplayReport["problems"] = [];
     const requested: ReplayReport["permissions"]["requested"] = [];
     const temporary_binding_ids: string[] = [];

@@ -19,7 +19,7 @@ import {
   createProvenanceCheck,
   createSchemas,
   createTrustRoot,
-  createWorkspaceFolders,
+  createFolderAccess,
   openContentStore,
   openPackageImages,
   shareContent,
@@ -216,7 +216,7 @@ async function compose(
         ? {}
         : { export: openAuditExport(home.dir, config.audit.export) }),
     },
-    folders: createWorkspaceFolders(join(home.dir, "workspaces.json")),
+    folders: createFolderAccess(join(home.dir, "workspaces.json")),
     schemas,
     vault,
     clock,

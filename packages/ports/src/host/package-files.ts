@@ -129,8 +129,8 @@ export interface StatedArtifact {
   version: string | null;
 }
 
-/** A login for a registry. */
-export interface RegistryLogin {
+/** The credentials for an OCI registry. */
+export interface RegistryCredentials {
   username: string;
   password: string;
 }
@@ -144,8 +144,8 @@ export interface OpenOptions {
   allow_scripts?: readonly string[] | undefined;
   /** The packages from the Python index that are built from their source archives. */
   allow_builds?: readonly string[] | undefined;
-  /** Resolves to the login for a registry, whose name includes its port. */
-  registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
+  /** Resolves to the credentials for a registry, whose name includes its port. */
+  findRegistryCredentials?: ((registry: string) => Promise<RegistryCredentials | null>) | undefined;
   /** Called before the files of an OCI artifact are fetched. Throws if the artifact must not be installed. */
   acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
   /** Whether a package from a registry may specify another repository as its source. */
@@ -180,14 +180,17 @@ export interface PackageImporter {
    */
   inspect(
     source: InstallationSource,
-    options?: Pick<OpenOptions, "operation" | "registryLogin">,
+    options?: Pick<OpenOptions, "operation" | "findRegistryCredentials">,
   ): Promise<SourceInspection>;
   /** Lists the tags in the repository of an `oci://` reference. Throws `registry.*`. */
-  listTags(reference: string, options?: Pick<OpenOptions, "operation" | "registryLogin">): Promise<string[]>;
+  listTags(
+    reference: string,
+    options?: Pick<OpenOptions, "operation" | "findRegistryCredentials">,
+  ): Promise<string[]>;
   /** Reads the manifest of the artifact at an `oci://` reference, without its files. Throws like `open`. */
   readArtifact(
     reference: string,
-    options?: Pick<OpenOptions, "operation" | "registryLogin">,
+    options?: Pick<OpenOptions, "operation" | "findRegistryCredentials">,
   ): Promise<StatedArtifact>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;

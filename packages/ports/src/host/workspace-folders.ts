@@ -4,7 +4,7 @@
  */
 import type { TrustedFolder, WorkspaceFile, WorkspaceFolder } from "@backplane/contract";
 
-export interface WorkspaceFolders {
+export interface FolderAccess {
   /** Returns the canonical path. Throws `workspace.not_found`. */
   resolve(path: string): Promise<string>;
   /**
@@ -20,7 +20,7 @@ export interface WorkspaceFolders {
    * Reads a file; resolves to null if it does not exist or is not text. Throws workspace.changed if its hash is not
    * `sha256`.
    */
-  text(path: string, file: string, sha256?: string): Promise<string | null>;
+  readText(path: string, file: string, sha256?: string): Promise<string | null>;
   /**
    * Calls `changed` soon after a file changed. Returns a function that stops watching; `changed` is not called after
    * that.

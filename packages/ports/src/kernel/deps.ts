@@ -8,7 +8,7 @@ import type { PackageImporter } from "../host/package-files.ts";
 import type { PluginLoader } from "../host/plugin-loader.ts";
 import type { Runner } from "../host/runner.ts";
 import type { Schemas } from "../host/schemas.ts";
-import type { WorkspaceFolders } from "../host/workspace-folders.ts";
+import type { FolderAccess } from "../host/workspace-folders.ts";
 import type { SecretVault } from "../store/access-store.ts";
 import type { AuditAnchor, AuditExport } from "../store/audit-marks.ts";
 import type { Store } from "../store/store.ts";
@@ -100,7 +100,7 @@ export interface KernelDeps {
   /** Storage for bytes that results refer to. If absent, artifacts are not supported. */
   artifacts?: ArtifactFiles;
   /** Workspace folders of this machine. If absent, no folder can be trusted. */
-  folders?: WorkspaceFolders;
+  folders?: FolderAccess;
   /** Records the end of the audit log outside the store. If absent, truncation cannot be detected. */
   audit?: { anchor: AuditAnchor; export?: AuditExport };
   /** The catalogs of the marketplace. If absent, the marketplace is empty. */

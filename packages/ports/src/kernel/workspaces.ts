@@ -18,7 +18,7 @@ export interface WorkspacesFacade {
    * Yields what is loaded, then each load of the folder and the frames of its processes, until `stop`. Throws
    * `workspace.not_found`.
    */
-  watch(caller: Caller, id: string, stop: AbortSignal): AsyncIterable<WorkspaceActivity>;
+  streamActivity(caller: Caller, id: string, stop: AbortSignal): AsyncIterable<WorkspaceActivity>;
   /** Removes the tools immediately; the files are not touched. */
   untrust(caller: Caller, id: string): Promise<void>;
 }

@@ -45,7 +45,8 @@ export async function hideInvisibleBindings(
   if (visible_ids.length === binding_ids.length) return thrown;
   const options = { details: { ...details, [field]: visible_ids }, cause: thrown };
   if (visible_ids.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, options);
-  const fix = "You do not have access to these bindings. Ask somebody with a credential of the whole org.";
+  const fix =
+    "You do not have access to these bindings. Ask somebody with a credential of the whole organization.";
   return new BackplaneError(code, "This resource is used by bindings of other projects.", {
     ...options,
     fix,

@@ -1,4 +1,4 @@
-/** The event and the audit entry of a change of a binding. */
+/** Builds the event and the audit entry for a change to a binding. */
 import type { Binding, JsonObject } from "@backplane/contract";
 import { buildAudit, type Caller, type ChangeRecords, type KernelDeps } from "@backplane/ports";
 
@@ -18,7 +18,7 @@ export function createBindingRecords(deps: Pick<KernelDeps, "ids" | "clock">): B
       status: row.status,
       generation: row.generation,
     };
-    const lowered: JsonObject =
+    const class_details: JsonObject =
       row.class_lowered_by === null || row.policy.class === undefined
         ? {}
         : { class: row.policy.class, class_lowered_by: row.class_lowered_by };
@@ -26,7 +26,7 @@ export function createBindingRecords(deps: Pick<KernelDeps, "ids" | "clock">): B
     const scope = row.scope.project_id === null ? caller.scope : row.scope;
     const { previous } = row;
     // Only the change that moved the binding reports the move.
-    const moved: JsonObject =
+    const move_details: JsonObject =
       previous === undefined || previous.generation !== row.generation - 1
         ? {}
         : {
@@ -34,7 +34,7 @@ export function createBindingRecords(deps: Pick<KernelDeps, "ids" | "clock">): B
             trust_dropped: previous.trust_dropped,
             permissions_held: previous.permissions_held,
           };
-    const details = { ...summary, ...lowered, ...moved, ...further_details };
+    const details = { ...summary, ...class_details, ...move_details, ...further_details };
     return {
       events: [
         {

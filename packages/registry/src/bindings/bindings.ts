@@ -25,7 +25,7 @@ import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots, isInstrument } from "./check-binding.ts";
 import { type Claim, createClaim } from "./claims.ts";
 import { requireRemovable } from "./name-authority.ts";
-import type { BindingPlanner, PlannedMove } from "./plan-change.ts";
+import type { BindingPlanner, PlannedUpdate } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 import { outdatedError, type Rollbacks } from "./rollbacks.ts";
@@ -118,19 +118,22 @@ export function createBindings({
     caller: Caller,
     main: Binding,
     { rollout: _rollout, ...body }: BindingPatch,
-  ): Promise<{ claim: Claim | null; moved: PlannedMove[] }> {
+  ): Promise<{ claim: Claim | null; moved: PlannedUpdate[] }> {
     if (main.share_of !== undefined || Object.keys(body).length === 0) return { claim: null, moved: [] };
     const { status, ...settings } = body;
     const shares = (await listShares(main)).filter(takesCalls);
     if (shares.length > 0 && Object.keys(settings).length > 0) throw rolloutInProgressError(main, shares[0]!);
-    const moved: PlannedMove[] = [];
+    const moved: PlannedUpdate[] = [];
     if (status !== undefined)
       for (const share of shares)
         moved.push(await planner.patch(caller, share, { status }, "binding.change"));
     return { claim: await claimShares(main, shares, takesCalls), moved };
   }
 
-  /** Throws `binding.conflict` if the shares of the binding are no longer the expected ones. */
+  /**
+   * Returns a claim that fails with `binding.conflict` once the shares that `counts` selects are no longer the expected
+   * ones.
+   */
   async function claimShares(
     main: Binding,
     expected: readonly Binding[],
@@ -142,7 +145,10 @@ export function createBindings({
         expected.some((share) => share.binding_id === binding_id);
       if (current.length === expected.length && current.every(isExpected)) return;
       const message = `The rollout of ${main.binding_id} was changed at the same time.`;
-      throw new BackplaneError("binding.conflict", message, { details: { binding_id: main.binding_id } });
+      throw new BackplaneError("binding.conflict", message, {
+        details: { binding_id: main.binding_id },
+        fix: "Read the binding again and repeat the request.",
+      });
     });
   }
 
@@ -245,7 +251,7 @@ function rolloutInProgressError(
     `${package_id} ${package_version} takes ${rollout.traffic_percent}% of the calls of ${main.binding_id} with its own settings (${binding_id}).`,
     {
       details: { binding_id: main.binding_id, share: binding_id },
-      fix: `End the rollout first, then change the binding: backplane plugin rollback ${package_id}, or for all calls: backplane plugin upgrade ${package_id}@${package_version}`,
+      fix: `End the rollout first, then change the binding. To stop using ${package_version}: backplane plugin rollback ${package_id}. To use it for all calls: backplane plugin upgrade ${package_id}@${package_version}`,
     },
   );
 }
@@ -259,5 +265,8 @@ function tooManyChangesError(id: string): BackplaneError {
 
 function versionChangedError({ binding_id, package_version }: Binding): BackplaneError {
   const message = `Binding ${binding_id} was changed to version ${package_version} by another request.`;
-  return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
+  return new BackplaneError("binding.conflict", message, {
+    details: { binding_id, package_version },
+    fix: "Read the binding again and repeat the request.",
+  });
 }

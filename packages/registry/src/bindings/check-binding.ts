@@ -17,7 +17,7 @@ import type { BoundPackage, KernelDeps, PackageStore, SchemaIssue } from "@backp
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
 import { hasOpenSlots, listSlots } from "../grant/server-slots.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
-import { isRegistrySecret } from "../secrets/registry-login.ts";
+import { isRegistrySecret } from "../secrets/registry-credentials.ts";
 import { isUsableIn } from "../secrets/secrets.ts";
 
 export interface CheckedExport {
@@ -125,7 +125,10 @@ async function findSecretIssues(
     if (secret === null || !isUsableIn(secret, project_id))
       issues.push({ path, message: `there is no secret ${ref}` });
     else if (isRegistrySecret(secret.name))
-      issues.push({ path, message: `${secret.name} is a login for a registry, which no plugin receives` });
+      issues.push({
+        path,
+        message: `${secret.name} is a credential for a registry, which no plugin receives`,
+      });
   }
   return issues;
 }

@@ -1,6 +1,6 @@
 /**
  * Permissions that an upgrade withholds, because only the new version requests them. The right to upgrade a binding
- * does not include the right to grant these permissions: only an owner or admin may grant them, with any request.
+ * does not include the right to grant these permissions: only an owner or admin may grant them, in whichever request.
  */
 import { BackplaneError, type Binding, type BindingPolicy, type Package } from "@backplane/contract";
 import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
@@ -72,7 +72,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       if (hasRole(caller.role, "admin")) return;
       const is_move = from.binding.package_version !== to.binding.package_version;
       const sets_permissions = set?.permissions !== undefined || set?.allowed_domains !== undefined;
-      if (!is_move && !sets_permissions && !dropsPolicy(from, to)) return;
+      if (!is_move && !sets_permissions && !dropsLimit(from, to)) return;
       // A share runs a version that its binding has not moved to yet.
       const holds_all = is_move || from.binding.share_of !== undefined;
       const held: readonly string[] = holds_all
@@ -103,8 +103,8 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
 }
 
 /**
- * Permissions that a tool of both versions requests for the first time, even if another tool of the package had them
- * before. A binding of the whole package has one policy, so those cannot be withheld from one tool.
+ * Permissions that a tool in both versions requests for the first time, even if another tool of the package had them
+ * before. A binding of the whole package has one policy, so they cannot be withheld from one tool.
  */
 export function findNewToolPermissions(from: Package, to: Package): HeldPermission[] {
   const old_tools = new Map(toolsOf(from).map(({ id, permissions }) => [id, permissions]));
@@ -157,7 +157,7 @@ function findNewPermissions(
 }
 
 /** A policy that leaves out a limit grants what the limit withheld. */
-function dropsPolicy(from: BoundVersion, to: BoundVersion): boolean {
+function dropsLimit(from: BoundVersion, to: BoundVersion): boolean {
   const [before, after] = [from.binding.policy, to.binding.policy];
   return (
     (before.permissions !== undefined && after.permissions === undefined) ||

@@ -25,7 +25,10 @@ export function requireHostAccess(caller: Caller, draft: Binding, before: Bindin
   });
 }
 
-/** Returns who lowered the isolation class, or null if it is not lowered. */
+/**
+ * Throws `binding.class_forbidden` if the caller may not lower the isolation class. Returns who lowered it, or null if
+ * it is not lowered.
+ */
 export function requireClassAccess(
   caller: Caller,
   checked: CheckedExport,

@@ -1,8 +1,8 @@
 /**
  * Moves a binding to another version of its package. The binding keeps its policy, configuration, secrets and rollout
- * share. Trust that was given to other bytes (`host_target`, a lowered class) is not kept. Permissions that only the
- * new version requests are withheld until an owner or admin grants them. Credentials are not kept when the server of
- * the new version is at another address (sec.credential-destination), unless the change sets them itself.
+ * share. Trust in the content of the old version (`host_target`, a lowered class) is not kept. Permissions that only
+ * the new version requests are withheld until an owner or admin grants them. Credentials are not kept when the server
+ * of the new version is at another address (sec.credential-destination), unless the change sets them itself.
  */
 import {
   type Binding,
@@ -137,7 +137,10 @@ function pickSlots(secrets: Record<string, string>, slots: readonly string[]): R
 export interface CredentialMoves {
   /** Returns the binding without the credentials that it may not take to the new version. */
   withoutOldCredentials(before: Binding, to: CheckedExport): Promise<Binding>;
-  /** Ends the sign-in to the old server and audits the dropped credentials. Must be called after the move is stored. */
+  /**
+   * If the new version uses another server, ends the sign-in to the old one and audits the dropped credentials. Must be
+   * called after the move is stored.
+   */
   dropOldCredentials(caller: Caller, before: Binding, row: Binding, to: CheckedExport): Promise<void>;
 }
 

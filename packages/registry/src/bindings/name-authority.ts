@@ -73,6 +73,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
       if (bound_version !== undefined)
         throw adminRequiredError(
           `${bound_version.package_id} is bound as ${boundServerName(bound_version)} (${bound_version.binding_id})`,
+          "Ask an admin to bind it.",
         );
     }
     const other_servers = servers.filter(({ package_id }) => package_id !== draft.package_id);
@@ -84,7 +85,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
       throw nameInUseError(name, holder, findFreeName(name, servers));
     if (holder !== undefined)
       throw adminRequiredError(
-        `the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`,
+        `the server ${holder.binding_id} (${holder.package_id}) of the organization is named ${name}`,
       );
     if (is_admin || reuses_name) return;
     const { document } = await policies.getEffective(draft.scope);
@@ -147,7 +148,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
   };
 }
 
-/** Throws if two servers that are bound together have the same name. */
+/** Throws if two servers of different packages that are to be bound together have the same name. */
 export function requireDistinctNames(bound: readonly { row: Binding; checked: CheckedExport }[]): void {
   const servers = bound.filter(({ checked }) => isServer(checked.package)).map(({ row }) => row);
   for (const [index, row] of servers.entries()) {
@@ -247,8 +248,9 @@ function renameDeniedError(before: Binding | null): BackplaneError {
   );
 }
 
-function adminRequiredError(reason: string): BackplaneError {
-  return new BackplaneError("policy.denied", `Only an owner or admin may bind this: ${reason}.`, {
-    fix: "Choose another name in the package, or ask an admin to bind it.",
-  });
+function adminRequiredError(
+  reason: string,
+  fix = "Choose another name in the package, or ask an admin to bind it.",
+): BackplaneError {
+  return new BackplaneError("policy.denied", `Only an owner or admin may bind this: ${reason}.`, { fix });
 }

@@ -49,15 +49,15 @@ export interface PlannedChange {
   before: Binding | null;
   row: Binding;
   checked: CheckedExport;
-  /** The names that were checked; null if none had to be checked. */
-  names: Claim | null;
+  /** The claim that the checked names are still free; null if none had to be checked. */
+  names_claim: Claim | null;
   /** Shares of ended rollouts that are removed with the change, because the binding may need their version. */
   replaced?: readonly Binding[];
   records: ChangeRecords;
 }
 
 /** A change to an existing binding: of its version, or only of its settings. */
-export interface PlannedMove extends PlannedChange {
+export interface PlannedUpdate extends PlannedChange {
   before: Binding;
 }
 
@@ -74,30 +74,31 @@ interface PatchOptions {
 }
 
 export interface BindingPlanner {
-  /** The scope of a new binding. Throws if the caller may not bind there. */
+  /** Returns the scope of the bindings that a request creates or changes. Throws if the caller may not change them. */
   resolveScope(caller: Caller, org_wide: boolean | undefined): Binding["scope"];
   /** Lists the bindings of exactly this scope. */
   listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]>;
   /** Plans a new binding, or the move of the binding that the export has in another version. */
   create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
   /**
-   * Plans the move of all these bindings, at most one for each export, to another version. With `grants_new` the new
-   * version gets the permissions that the previous versions did not request.
+   * Plans the move of these bindings, without the shares of ended rollouts, to another version. Throws
+   * `binding.conflict` if several of them bind the same export. With `grants_new` the new version gets the permissions
+   * that the previous versions did not request.
    */
   moveAll(
     caller: Caller,
-    older: readonly Binding[],
+    bindings: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
     grants_new?: boolean,
-  ): Promise<PlannedMove[]>;
+  ): Promise<PlannedUpdate[]>;
   patch(
     caller: Caller,
     before: Binding,
     body: BindingPatch,
     action: string,
     options?: PatchOptions,
-  ): Promise<PlannedMove>;
+  ): Promise<PlannedUpdate>;
   buildRecords: BuildRecords;
   /** The removals of the bindings that the changes replace, each once. */
   planRemovals(caller: Caller, changes: readonly PlannedChange[]): { row: Binding; records: ChangeRecords }[];
@@ -132,14 +133,14 @@ export function createBindingPlanner(
     );
     const { config, secrets, policy, package_version } = body;
     // A binding with less than 100 percent is part of a rollout, and so is the new binding.
-    const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;
-    if (body.rollout === undefined && other_versions.length > 0 && !shared) {
+    const in_rollout = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;
+    if (body.rollout === undefined && other_versions.length > 0 && !in_rollout) {
       // Moving the binding keeps its policy. A second binding would take its calls without that policy.
       const settings = { [body.export_id]: definedFields({ config, secrets, policy }) };
       return (await moveAll(caller, other_versions, package_version, settings))[0]!;
     }
     const now = new Date(deps.clock.now()).toISOString();
-    // A binding that takes a share of the calls starts with the policy and secrets of the other one.
+    // A binding that takes a share of the calls starts with the settings of the other one.
     const source =
       other_versions[0] === undefined
         ? undefined
@@ -172,9 +173,9 @@ export function createBindingPlanner(
       const from_version = { binding: other_versions[0], checked: from };
       held.require(caller, from_version, { binding: draft, checked }, policy);
     }
-    const { row, names } = await checkDraft(caller, checked, draft, null);
+    const { row, names_claim } = await checkDraft(caller, checked, draft, null);
     const records = buildRecords(caller, row, "binding.create");
-    return { before: null, row, checked, names, records, replaced };
+    return { before: null, row, checked, names_claim, records, replaced };
   }
 
   /** Policies of the org match tools by name, and a binding of a project takes the names from a binding of the org. */
@@ -200,12 +201,12 @@ export function createBindingPlanner(
 
   async function moveAll(
     caller: Caller,
-    older: readonly Binding[],
+    bindings: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
     grants_new = false,
-  ): Promise<PlannedMove[]> {
-    const moving = older.filter((binding) => !isEndedShare(binding));
+  ): Promise<PlannedUpdate[]> {
+    const moving = bindings.filter((binding) => !isEndedShare(binding));
     for (const { export_id, binding_id } of moving) {
       const duplicate = moving.find(
         (binding) => binding.export_id === export_id && binding.binding_id !== binding_id,
@@ -213,7 +214,7 @@ export function createBindingPlanner(
       if (duplicate !== undefined)
         throw severalVersionsError(moving.filter((binding) => binding.export_id === export_id));
     }
-    const moves: PlannedMove[] = [];
+    const moves: PlannedUpdate[] = [];
     for (const before of moving) {
       const { config, secrets, policy } = settings[before.export_id] ?? {};
       const body: BindingPatch = {
@@ -232,7 +233,7 @@ export function createBindingPlanner(
     body: BindingPatch,
     action: string,
     options: PatchOptions = {},
-  ): Promise<PlannedMove> {
+  ): Promise<PlannedUpdate> {
     const { is_rollback = false, all_chosen = false, grants_new = false } = options;
     const package_version = body.package_version ?? before.package_version;
     const is_move = package_version !== before.package_version;
@@ -264,7 +265,7 @@ export function createBindingPlanner(
     const from = await findExport(packages, before.scope.org_id, before);
     const from_version = { binding: before, checked: from };
     if (is_move) {
-      // A rollback returns to bytes that were in use before.
+      // A rollback returns to content that was in use before.
       if (!is_rollback) {
         requireBoundSource(before, from.package, checked.package);
         await signed.require(caller, from.package, checked.package);
@@ -284,12 +285,12 @@ export function createBindingPlanner(
     const sets_policy = body.policy !== undefined || body.changes?.policy !== undefined;
     const other_versions = is_rollback || is_move || !sets_policy ? [] : await findOtherVersions(before);
     if (!is_rollback) held.require(caller, from_version, { binding: draft, checked }, set, other_versions);
-    const { row, names } = await checkDraft(caller, checked, draft, from_version);
+    const { row, names_claim } = await checkDraft(caller, checked, draft, from_version);
     if (is_move && before.status === "active" && row.status === "inactive")
       throw missingSecretsError(before, row);
     const records = buildRecords(caller, row, action, describeRename(checked, before, row));
     const replaced = is_move ? await findEndedShares(before) : [];
-    return { before, row, checked, names, records, replaced };
+    return { before, row, checked, names_claim, records, replaced };
   }
 
   async function findEndedShares({ scope, package_id, export_id, binding_id }: Binding): Promise<Binding[]> {
@@ -330,7 +331,7 @@ export function createBindingPlanner(
       grants_new: boolean;
       /** The change itself waives approval, for the new version. */
       sets_never: boolean;
-      /** The caller may waive approval, so a waiver can be kept for other bytes. */
+      /** The caller may waive approval, so a waiver can be kept for the content of another version. */
       may_waive: boolean;
       set: BindingPolicy;
     },
@@ -341,7 +342,7 @@ export function createBindingPlanner(
         : withholdPermissions(draft.policy, from.export.permissions, checked.export.permissions, set);
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !sets_never) {
-      // A rollback returns to a grant that the operator has trusted before.
+      // A rollback returns to permissions for which the operator has waived approval before.
       const moved_from = is_rollback ? null : { binding: before, checked: from };
       if (!may_waive || (await waivers.findLoss(checked, draft, moved_from)) !== null) {
         const { approval: _never, ...fields } = draft.policy;
@@ -376,7 +377,7 @@ export function createBindingPlanner(
 
   function resolveScope(caller: Caller, requested: boolean | undefined): Binding["scope"] {
     const org_wide = requested === true || caller.scope.project_id === null;
-    if (org_wide) requireWholeOrg(caller, "bind for the whole org");
+    if (org_wide) requireWholeOrg(caller, "bind for the whole organization");
     return { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
   }
 
@@ -400,7 +401,7 @@ export function createBindingPlanner(
     checked: CheckedExport,
     draft: Binding,
     from: { binding: Binding; checked: CheckedExport } | null,
-  ): Promise<Pick<PlannedChange, "row" | "names">> {
+  ): Promise<Pick<PlannedChange, "row" | "names_claim">> {
     const before = from?.binding ?? null;
     const class_lowered_by = requireClassAccess(caller, checked, draft, before);
     const issues = await checkBinding(deps, checked, draft);
@@ -411,7 +412,7 @@ export function createBindingPlanner(
     const claim = await authority.require(caller, checked, draft, from);
     const unbound_slots = findUnboundSlots(checked, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
-    return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
+    return { row: { ...draft, unbound_slots, status, class_lowered_by }, names_claim: claim };
   }
 
   function planRemovals(caller: Caller, changes: readonly PlannedChange[]) {
@@ -445,7 +446,7 @@ function describeRename({ package: pack }: CheckedExport, before: Binding, row: 
   return isServer(pack) && former_name !== boundServerName(row) ? { former_name } : {};
 }
 
-export function isMove(change: PlannedChange): change is PlannedMove {
+export function isUpdate(change: PlannedChange): change is PlannedUpdate {
   return change.before !== null;
 }
 
@@ -454,7 +455,7 @@ export function isEndedShare({ share_of, rollout }: Binding): boolean {
   return share_of !== undefined && rollout.traffic_percent === 0;
 }
 
-export function toUpdate({ before, row, records }: PlannedMove): {
+export function toUpdate({ before, row, records }: PlannedUpdate): {
   row: Binding;
   expected: number;
   records: ChangeRecords;

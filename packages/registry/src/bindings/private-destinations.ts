@@ -8,7 +8,7 @@ export function findRefusedDestinations(
   allowed_domains: readonly string[],
   allowed_by_operator: readonly string[],
 ): SchemaIssue[] {
-  return allowed_domains.filter(isPrivate).flatMap((domain) => {
+  return allowed_domains.filter(isRefusedByDefault).flatMap((domain) => {
     const { host, port } = splitDestination(domain);
     const allowed = allowed_by_operator
       .map(splitDestination)
@@ -21,7 +21,7 @@ export function findRefusedDestinations(
   });
 }
 
-function isPrivate(domain: string): boolean {
+function isRefusedByDefault(domain: string): boolean {
   const { host } = splitDestination(domain);
   return isLocal(host) || /(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(host);
 }
@@ -30,7 +30,7 @@ function isLocal(host: string): boolean {
   return /(?:^|\.)localhost$/.test(host) || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
-/** A grant without a port covers every port, so one allowed port makes it useful. */
+/** A destination without a port covers every port, so one allowed port makes it useful. */
 function coversPort(allowed: string | null, port: string | null): boolean {
   return port === null || allowed === "*" || allowed === port;
 }

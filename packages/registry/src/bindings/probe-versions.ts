@@ -30,7 +30,10 @@ const PACKAGE_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 export interface VersionProbe {
-  /** Throws binding.invalid if the new version of one of these moves does not start. */
+  /**
+   * Throws `binding.invalid` if the new version of one of these changes does not start because of a failure of its
+   * package. Other failures are only logged.
+   */
   requireStart(changes: readonly PlannedChange[], operation?: Operation): Promise<void>;
 }
 

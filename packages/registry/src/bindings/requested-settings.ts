@@ -23,7 +23,8 @@ export interface RequestedSettings extends Settings {
 
 /**
  * `carried` are the settings that the binding keeps if the patch sets none. `all_chosen` means that values of the patch
- * that equal the current ones were chosen as well: the version stays the same, or the patch contains nothing else.
+ * that equal the current ones were chosen as well, because the version stays the same or the patch was written for the
+ * new version.
  */
 export function resolveSettings(
   before: Settings,

@@ -25,7 +25,7 @@ import {
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
 import { carrySettings } from "./move-binding.ts";
-import type { BindingPlanner, PlannedMove } from "./plan-change.ts";
+import type { BindingPlanner, PlannedUpdate } from "./plan-change.ts";
 import { isConflictOf, type StoreChanges } from "./store-changes.ts";
 
 interface RollbacksDeps {
@@ -44,7 +44,8 @@ export interface TrialFailure {
 export interface Rollbacks extends Pick<Kernel["bindings"], "rollback" | "rollbackPackage"> {
   /**
    * Rolls back all bindings of the scope that have the version of this binding on trial. Resolves to false if one of
-   * them has changed since.
+   * them has changed since. Throws `package.conflict`, after recording it in the bindings, if the previous version has
+   * other content or is no longer installed.
    */
   rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
 }
@@ -111,7 +112,7 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
       return cancelled;
     }
     if (upgraded.length === 0) throw nothingToRollBackError(package_id, existing);
-    const changes: PlannedMove[] = [];
+    const changes: PlannedUpdate[] = [];
     for (const before of upgraded) changes.push(await planRollback(caller, before));
     await storeChanges(caller, changes);
     await effects.apply(caller, changes, operation);
@@ -120,7 +121,10 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
     return rows;
   }
 
-  /** A share gets no further calls; calls in flight finish. An upgrade that is held is withdrawn. */
+  /**
+   * A share gets no further calls; calls in flight finish. An upgrade that is held is withdrawn. Returns null for a
+   * binding that is neither.
+   */
   function cancelUpgrade(before: Binding): Binding | null {
     const { trial: _trial, held_upgrade, ...other_fields } = before;
     if (before.share_of === undefined && held_upgrade === undefined) return null;
@@ -128,7 +132,7 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
     return { ...other_fields, rollout, generation: before.generation + 1, updated_at: now() };
   }
 
-  async function planRollback(caller: Caller, before: Binding): Promise<PlannedMove> {
+  async function planRollback(caller: Caller, before: Binding): Promise<PlannedUpdate> {
     const { previous } = before;
     if (previous === undefined)
       throw new BackplaneError(
@@ -138,10 +142,10 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
       );
     const { package_version, digest, config, secrets, undone } = previous;
     const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
-    // Other bytes may have been installed under this version since, and the operator has not trusted those.
+    // Other content may have been installed under this version since, and the operator has not trusted that.
     const is_same_content = to.package.digest === digest;
     const previous_binding: Binding = { ...before, ...previous, generation: before.generation };
-    // The same bytes were trusted before, but only the host's admin may give that trust again.
+    // The same content was trusted before, but only the host's admin may give that trust again.
     const policy =
       caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(previous_binding, to).policy };
     if (policy.approval === "never" && before.policy.approval !== "never" && !hasRole(caller.role, "admin"))
@@ -157,10 +161,10 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
   }
 
   /**
-   * The gateway returns only to bytes that an operator has chosen. Nobody has chosen other bytes under the same
-   * version, and they would get the secrets and mounts of the binding.
+   * The gateway returns only to content that an operator has chosen. Nobody has chosen other content under the same
+   * version, and it would get the secrets and mounts of the binding.
    */
-  function requireSameBytes({ package_id, previous }: Binding, installed: { digest: string } | null): void {
+  function requireSameContent({ package_id, previous }: Binding, installed: { digest: string } | null): void {
     const version = previous?.package_version ?? "";
     if (installed !== null && installed.digest === previous?.digest) return;
     const rollback = `backplane plugin rollback ${package_id}`;
@@ -213,26 +217,29 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
     );
   }
 
-  /** Plans the end of one trial. Throws `package.conflict` if the previous version has other bytes. */
+  /**
+   * Plans the end of one trial. Throws `package.conflict` if the previous version has other content or is no longer
+   * installed.
+   */
   async function planTrialEnd(
     kernel: Caller,
     before: Binding,
     cause: TrialFailure,
-  ): Promise<{ change: PlannedMove; row: Binding }> {
+  ): Promise<{ change: PlannedUpdate; row: Binding }> {
     const { scope, package_id, package_version, previous } = before;
     const rolled_back = { package_version, ...cause, at: now() };
     if (before.share_of !== undefined) {
       const checked = await findExport(store.packages, scope.org_id, before);
-      const change = { before, row: cancelUpgrade(before)!, checked, names: null, records: {} };
+      const change = { before, row: cancelUpgrade(before)!, checked, names_claim: null, records: {} };
       return { change, row: { ...change.row, rolled_back } };
     }
     const installed = await store.packages.find(scope.org_id, package_id, previous?.package_version ?? "");
-    requireSameBytes(before, installed);
-    // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
+    requireSameContent(before, installed);
+    // Trust that the upgrade dropped returns with the content that had it, as if the upgrade had not happened.
     const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
     const change = await planRollback(host, before);
     // The package may have been replaced before the plan read it, and the plan has the rights of the host.
-    requireSameBytes(before, change.checked.package);
+    requireSameContent(before, change.checked.package);
     return { change, row: { ...change.row, rolled_back } };
   }
 
@@ -249,7 +256,7 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
         binding.package_version === package_version &&
         (binding.share_of === undefined) === (failed.share_of === undefined),
     );
-    const changes: PlannedMove[] = [];
+    const changes: PlannedUpdate[] = [];
     try {
       for (const before of trials) {
         const { change, row } = await planTrialEnd(kernel, before, cause);
@@ -288,8 +295,8 @@ export function createRollbacks({ deps, planner, effects, storeChanges }: Rollba
 }
 
 function nothingToRollBackError(package_id: string, bindings: readonly Binding[]): BackplaneError {
-  const done = bindings.filter(({ previous }) => previous !== undefined);
-  if (done.length > 0) return alreadyRolledBackError(done);
+  const already_rolled_back = bindings.filter(({ previous }) => previous !== undefined);
+  if (already_rolled_back.length > 0) return alreadyRolledBackError(already_rolled_back);
   return new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded in this scope.`, {
     fix: "List the bindings with `backplane binding list`.",
   });

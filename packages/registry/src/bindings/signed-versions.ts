@@ -10,7 +10,8 @@ import { wasVerified } from "./bound-source.ts";
 export interface SignedVersions {
   /**
    * Throws `signature.revoked` or `signature.expired` if the origin of the package requires a signature and its key is
-   * no longer valid, and `policy.denied` if the caller may not leave a signed version (`from`) for another one.
+   * no longer valid, and `policy.denied` if the caller may not leave a signed version (`from`) for one without a valid
+   * signature.
    */
   require(caller: Caller, from: Package | null, to: Package): Promise<void>;
 }

@@ -3,7 +3,7 @@ import { type BackplaneError, type Binding, codeOf } from "@backplane/contract";
 import type { Caller, KernelDeps, RemovedBinding } from "@backplane/ports";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type Claim, writeClaimed } from "./claims.ts";
-import { type BindingPlanner, isMove, type PlannedChange, toUpdate } from "./plan-change.ts";
+import { type BindingPlanner, isUpdate, type PlannedChange, toUpdate } from "./plan-change.ts";
 
 export type StoreChanges = (
   caller: Caller,
@@ -27,10 +27,12 @@ export function createChangeWriter(
       .filter(({ row }) => !known_ids.has(row.binding_id));
     const all_removed = [...removed, ...replaced];
     const tokens = await Promise.all(all_removed.map(({ row }) => revocation.readTokens(row)));
-    const moved = changes.filter(isMove).map(toUpdate);
-    const created = changes.filter((change) => !isMove(change)).map(({ row, records }) => ({ row, records }));
+    const moved = changes.filter(isUpdate).map(toUpdate);
+    const created = changes
+      .filter((change) => !isUpdate(change))
+      .map(({ row, records }) => ({ row, records }));
     if (moved.length + created.length + all_removed.length === 0) return;
-    await writeClaimed([...claims, ...changes.map(({ names }) => names)], (expected_revision) =>
+    await writeClaimed([...claims, ...changes.map(({ names_claim }) => names_claim)], (expected_revision) =>
       store.installations.commit({ packages: [], moved, created, removed: all_removed, expected_revision }),
     );
     for (const [index, { row }] of all_removed.entries()) {

@@ -8,7 +8,7 @@ import type { BindingPlanner } from "./plan-change.ts";
 
 export interface UpgradeCandidates {
   /** The bindings of the scope that use another version of this package. Throws binding.not_found if there are none. */
-  listOlder(caller: Caller, target: Package, org_wide: boolean | undefined): Promise<Binding[]>;
+  listMovable(caller: Caller, target: Package, org_wide: boolean | undefined): Promise<Binding[]>;
   /** The package in use, and the binding as an upgrade would store it. */
   planMove(caller: Caller, binding: Binding, target: Package): Promise<{ from: Package; moved: Binding }>;
   /** Requests the tools of a process that gets these values instead of the binding's secrets. Stores nothing. */
@@ -25,12 +25,12 @@ export function createUpgradeCandidates(
   planner: Pick<BindingPlanner, "resolveScope" | "listInScope" | "moveAll">,
 ): UpgradeCandidates {
   return {
-    async listOlder(caller, { package_id, version }, org_wide) {
+    async listMovable(caller, { package_id, version }, org_wide) {
       const scope = planner.resolveScope(caller, org_wide);
-      const older = (await planner.listInScope(scope, package_id)).filter(
+      const movable = (await planner.listInScope(scope, package_id)).filter(
         ({ package_version }) => package_version !== version,
       );
-      if (older.length > 0) return older;
+      if (movable.length > 0) return movable;
       const message = `No binding of ${package_id} in this scope uses a version other than ${version}.`;
       throw new BackplaneError("binding.not_found", message, {
         fix: "List the bindings with `backplane binding list`.",

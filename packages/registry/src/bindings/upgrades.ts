@@ -24,7 +24,7 @@ import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
 import { type Claim, createClaim } from "./claims.ts";
 import { findNewToolPermissions, requireHeldContent } from "./held-permissions.ts";
-import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
+import type { BindingPlanner, PlannedChange, PlannedUpdate } from "./plan-change.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 import type { StoreChanges } from "./store-changes.ts";
 
@@ -44,7 +44,7 @@ export type Upgrades = Pick<Kernel["bindings"], "upgrade">;
  * The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from.
  */
 interface UpgradeStep {
-  moved: PlannedMove[];
+  moved: PlannedUpdate[];
   created: { change: PlannedChange; main: Binding }[];
   removed: Binding[];
 }
@@ -63,14 +63,14 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
       throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
         fix: "Bind it first: backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings",
       });
-    requireKnownSettings(body, existing);
+    requireValidSettings(body, existing);
     const shares = existing.filter(({ share_of }) => share_of !== undefined);
     requireNoOtherRollout(shares, package_version);
-    const older = existing.filter(
+    const movable = existing.filter(
       (binding) => binding.share_of === undefined && binding.package_version !== package_version,
     );
     const grants_new = new_permissions === "grant";
-    const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants_new);
+    const moves = await planner.moveAll(caller, movable, package_version, body.bindings ?? {}, grants_new);
     if (grants_new) requireHeldContent(moves);
     if (new_permissions === "hold") {
       const permissions = await findPermissionsToHold(moves);
@@ -86,7 +86,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
 
   /** All bindings move, and the shares end with the rollout. */
   function planMoves(
-    moves: readonly PlannedMove[],
+    moves: readonly PlannedUpdate[],
     existing: readonly Binding[],
     shares: readonly Binding[],
     { seconds, max_error_percent }: typeof DEFAULT_TRIAL,
@@ -102,20 +102,20 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
       const trial = { from_version: before.package_version, until, max_error_percent };
       return { ...move, row: { ...row, previous, ...(seconds === 0 ? {} : { trial }) } };
     });
-    const mains = new Set(existing.map(({ binding_id }) => binding_id));
-    return { moved, created: [], removed: shares.filter(({ share_of }) => mains.has(share_of!)) };
+    const existing_ids = new Set(existing.map(({ binding_id }) => binding_id));
+    return { moved, created: [], removed: shares.filter(({ share_of }) => existing_ids.has(share_of!)) };
   }
 
   /** Each binding keeps its version, and a second binding gets a share of its calls. */
   function planShares(
     caller: Caller,
-    moves: readonly PlannedMove[],
+    moves: readonly PlannedUpdate[],
     shares: readonly Binding[],
     traffic_percent: number,
     { max_error_percent }: typeof DEFAULT_TRIAL,
   ): UpgradeStep {
     const step: UpgradeStep = { moved: [], created: [], removed: [] };
-    for (const { before: main, row: planned, checked, names } of moves) {
+    for (const { before: main, row: planned, checked, names_claim } of moves) {
       const { previous: _previous, ...settings } = planned;
       const existing_shares = shares.filter(({ share_of }) => share_of === main.binding_id);
       const share = existing_shares.find(
@@ -133,13 +133,13 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
       };
       const records = planner.buildRecords(caller, row, "binding.upgrade");
       if (share === undefined)
-        step.created.push({ change: { before: null, row, checked, names, records }, main });
-      else step.moved.push({ before: share, row, checked, names, records });
+        step.created.push({ change: { before: null, row, checked, names_claim, records }, main });
+      else step.moved.push({ before: share, row, checked, names_claim, records });
       if (main.held_upgrade !== undefined) {
         const { held_upgrade: _held, ...other_fields } = main;
         const cleared = { ...other_fields, generation: main.generation + 1, updated_at: now() };
         const audited = planner.buildRecords(caller, cleared, "binding.upgrade");
-        step.moved.push({ before: main, row: cleared, checked, names: null, records: audited });
+        step.moved.push({ before: main, row: cleared, checked, names_claim: null, records: audited });
       }
     }
     return step;
@@ -186,12 +186,15 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
         const current = await store.bindings.get(caller.scope, binding_id);
         if (current?.binding.generation === generation) continue;
         const message = `The binding ${binding_id} was changed at the same time. No binding was updated.`;
-        throw new BackplaneError("binding.conflict", message, { details: { binding_id } });
+        throw new BackplaneError("binding.conflict", message, {
+          details: { binding_id },
+          fix: "Read the bindings again and repeat the upgrade.",
+        });
       }
     });
   }
 
-  async function findPermissionsToHold(moves: readonly PlannedMove[]): Promise<string[]> {
+  async function findPermissionsToHold(moves: readonly PlannedUpdate[]): Promise<string[]> {
     const withheld = moves.flatMap(({ row }) => row.previous?.permissions_held ?? []);
     const requested_by_tools = await Promise.all(
       moves
@@ -208,7 +211,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
   async function holdUpgrade(
     caller: Caller,
     existing: readonly Binding[],
-    moves: readonly PlannedMove[],
+    moves: readonly PlannedUpdate[],
     permissions: string[],
     { percent, trial }: Pick<BindingUpgrade, "percent" | "trial">,
   ): Promise<Binding[]> {
@@ -217,7 +220,7 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
       ...(percent === undefined || percent === 100 ? {} : { percent }),
       ...definedFields({ trial_seconds: trial?.seconds }),
     };
-    const isSameRequest = ({ before: { held_upgrade }, checked }: PlannedMove) =>
+    const isSameRequest = ({ before: { held_upgrade }, checked }: PlannedUpdate) =>
       held_upgrade?.digest === checked.package.digest &&
       held_upgrade.percent === requested.percent &&
       held_upgrade.trial_seconds === requested.trial_seconds;
@@ -250,8 +253,11 @@ export function createUpgrades({ deps, planner, effects, versions, storeChanges 
   return { upgrade };
 }
 
-/** Refuses settings for unknown exports. Otherwise a setting, such as a stricter policy, would be dropped silently. */
-function requireKnownSettings(
+/**
+ * Refuses settings that would have no effect: settings for unknown exports, such as a stricter policy, and the length
+ * of the trial of a share, which is on trial until its rollout ends.
+ */
+function requireValidSettings(
   { bindings = {}, percent = 100, trial }: BindingUpgrade,
   existing: readonly Binding[],
 ): void {

@@ -1,4 +1,4 @@
-/** Lists the upgrades that a person has to decide on, from the rows of the bindings. */
+/** Lists the upgrades and failed rollbacks that a person has to decide on, from the rows of the bindings. */
 import { type Binding, definedFields, formatHeldFlags, type WaitingUpgrade } from "@backplane/contract";
 import type { Caller, KernelDeps } from "@backplane/ports";
 

@@ -45,7 +45,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
     return listWiderParts(computeGrant(from.binding, from.checked), computeGrant(draft, to));
   }
 
-  /** Describes the first tool whose risk is too high to waive approval. */
+  /** Describes the first tool whose risk is too high to waive approval, or returns null. */
   async function findRiskProblem(to: CheckedExport, draft: Binding): Promise<string | null> {
     const policy = await policies.getEffective(draft.scope);
     const { lasting_approvals } = policy.document;

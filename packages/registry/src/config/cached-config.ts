@@ -25,7 +25,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
     const now = clock.monotonic();
     const cached = orgs.get(org_id);
     if (cached !== undefined && now - cached.read_at < FRESH_MS) return cached;
-    const all = live.rows(org_id, "").catch((error: unknown) => {
+    const all = live.listRows(org_id, "").catch((error: unknown) => {
       // While the store is unavailable, a turn continues with the last values that were read.
       if (cached === undefined || codeOf(error) !== "store.unavailable") throw error;
       return cached.all;
@@ -38,7 +38,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
     return read;
   };
 
-  const rows = (org_id: string, prefix: string): Promise<ConfigRow[]> => {
+  const listRows = (org_id: string, prefix: string): Promise<ConfigRow[]> => {
     const { all, prefixes } = readOrg(org_id);
     let matching = prefixes.get(prefix);
     if (matching === undefined) {
@@ -59,7 +59,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
   };
 
   return {
-    rows,
+    listRows,
     open,
     onUpdated: (listener) => live.onUpdated(listener),
     async get(org_id, key) {
@@ -67,7 +67,7 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
       return row === undefined ? undefined : open(org_id, row);
     },
     async list(org_id, prefix = "") {
-      return new Map((await rows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
+      return new Map((await listRows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
     },
     async write(org_id, change, records) {
       try {

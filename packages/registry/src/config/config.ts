@@ -53,7 +53,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
 
   async function list(caller: Caller): Promise<ConfigMap> {
     const { org_id } = caller.scope;
-    const rows = await live.rows(org_id, "");
+    const rows = await live.listRows(org_id, "");
     return Object.fromEntries(rows.map((row) => [row.key, maskRow(org_id, row)]));
   }
 
@@ -117,7 +117,7 @@ function requireAdmin(caller: Caller, action: string): void {
   if (caller.admin && isWholeOrg(caller)) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${action}.`, {
     details: { needs: "admin" },
-    fix: "Use the admin token, or a key of the whole org with the scope admin.",
+    fix: "Use the admin token, or a key of the whole organization with the scope admin.",
   });
 }
 

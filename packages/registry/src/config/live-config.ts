@@ -1,6 +1,6 @@
 /**
  * The configuration as the kernel itself uses it: real values, read from the store every time, written atomically.
- * Values under secret keys are sealed with their org and key before they reach the store.
+ * Values under secret keys are sealed for their organization and configuration key before they reach the store.
  */
 
 import {
@@ -21,7 +21,7 @@ export interface LiveConfig {
   /** Lists values sorted by key. */
   list(org_id: string, prefix?: string): Promise<Map<string, Json>>;
   /** Lists the stored rows without decrypting them. */
-  rows(org_id: string, prefix: string): Promise<ConfigRow[]>;
+  listRows(org_id: string, prefix: string): Promise<ConfigRow[]>;
   open(org_id: string, row: ConfigRow): Json;
   /**
    * `unset` takes keys and patterns such as `a.b.*`. Resolves to the keys that were removed, including credentials
@@ -54,17 +54,17 @@ export function createLiveConfig(
     return { key, value: vault.seal(org_id, configSealName(key), text), sealed: true };
   }
 
-  const rows: LiveConfig["rows"] = (org_id, prefix) => store.config.list(org_id, prefix);
+  const listRows: LiveConfig["listRows"] = (org_id, prefix) => store.config.list(org_id, prefix);
 
   return {
-    rows,
+    listRows,
     open,
     async get(org_id, key) {
       const row = await store.config.get(org_id, key);
       return row === null ? undefined : open(org_id, row);
     },
     async list(org_id, prefix = "") {
-      return new Map((await rows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
+      return new Map((await listRows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
     },
     async write(org_id, change, records) {
       const set = Object.entries(change.set ?? {});

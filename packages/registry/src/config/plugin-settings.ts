@@ -39,7 +39,7 @@ export function isPluginSettingField(field: string): field is PluginSettingField
 }
 
 /** Whether only an admin may write the key. */
-export function isPluginGrantKey(key: string): boolean {
+export function isAdminSettingKey(key: string): boolean {
   const setting = parsePluginSettingKey(key);
   return setting !== null && setting.field !== "enabled";
 }

@@ -39,7 +39,7 @@ export function requireConfigUnset(caller: Caller, pattern: string): void {
 
 /**
  * For enabling, installing, reloading and removing kernel plugins. One instance of a plugin serves every org, so the
- * caller has to be the host's admin or an admin of the whole default org.
+ * caller has to be the host's admin or an admin of the whole default organization.
  */
 export function requirePluginOperator(caller: Caller, action: string): void {
   const { actor, admin, delegation, role, scope } = caller;
@@ -49,17 +49,21 @@ export function requirePluginOperator(caller: Caller, action: string): void {
     scope.project_id === null;
   if (delegation === undefined && ((admin && actor === HOST_ADMIN) || is_operator)) return;
   throw new BackplaneError("policy.denied", `Only an operator may ${action}.`, {
-    fix: "Use the admin token, or an admin's key of the whole default org.",
+    fix: "Use the admin token, or an admin's key of the whole default organization.",
   });
 }
 
 /** For settings that widen the rights of a kernel plugin: trust, services, routes, domains. */
 export function requirePluginAdmin(caller: Caller, action: string): void {
   if (caller.admin && isWholeOrg(caller) && caller.scope.org_id === PLUGIN_SETTINGS_SCOPE.org_id) return;
-  throw new BackplaneError("auth.scope", `Only an admin credential of the whole default org may ${action}.`, {
-    details: { needs: "admin" },
-    fix: "Use the admin token, or a key of the whole default org with the scope admin.",
-  });
+  throw new BackplaneError(
+    "auth.scope",
+    `Only an admin credential of the whole default organization may ${action}.`,
+    {
+      details: { needs: "admin" },
+      fix: "Use the admin token, or a key of the whole default organization with the scope admin.",
+    },
+  );
 }
 
 /** Plugin settings are read from the default org only, so a key of that name in another org has no effect. */

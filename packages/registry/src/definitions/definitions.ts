@@ -77,7 +77,7 @@ export function createDefinitions({
   requireReady,
 }: DefinitionsDeps): DefinitionsService {
   const { store, clock } = deps;
-  const prepared = new Map<string, Description>();
+  const known_descriptions = new Map<string, Description>();
   /** One request at a time per binding; a second one waits for the first. */
   const in_flight = new Map<string, Promise<Definitions>>();
 
@@ -227,7 +227,7 @@ export function createDefinitions({
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
         if (revision !== undefined && before !== null && before.revision !== revision)
-          throw definitionsChangedError();
+          throw definitionsChangedError(id);
         const quarantined = before?.quarantined.filter(
           (change) => export_id === "*" || change.export.id === export_id,
         );
@@ -245,21 +245,22 @@ export function createDefinitions({
             audit,
           }))
         ) {
-          throw definitionsChangedError();
+          throw definitionsChangedError(id);
         }
         changes.emit("definitions.changed", { org_id });
         return row;
       },
     },
     preview: (bound) => preview(bound),
-    hasDescription: (binding_id, package_digest) => prepared.has(`${binding_id}\n${package_digest}`),
+    hasDescription: (binding_id, package_digest) =>
+      known_descriptions.has(`${binding_id}\n${package_digest}`),
     async withDescription(binding_id, package_digest, description, work) {
-      const name = `${binding_id}\n${package_digest}`;
-      prepared.set(name, description);
+      const key = `${binding_id}\n${package_digest}`;
+      known_descriptions.set(key, description);
       try {
         return await work();
       } finally {
-        prepared.delete(name);
+        known_descriptions.delete(key);
       }
     },
     async describe(bound, operation) {
@@ -269,7 +270,7 @@ export function createDefinitions({
         return await enqueueDescription(
           bound,
           operation,
-          prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
+          known_descriptions.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
         );
       } catch (error) {
         // Either the binding has been removed, or the store is unavailable, which the caller learns from its own
@@ -302,10 +303,11 @@ function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
   return { code, message, ...(fix === undefined ? {} : { fix }) };
 }
 
-function definitionsChangedError(): BackplaneError {
+function definitionsChangedError(binding_id: string): BackplaneError {
   return new BackplaneError(
     "request.precondition",
     "The tools were described again in the meantime; read them again before you accept.",
+    { fix: `Read them again: backplane binding tools ${binding_id}` },
   );
 }
 

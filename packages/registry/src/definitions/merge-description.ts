@@ -35,7 +35,7 @@ export function mergeDescription(
 ): Definitions {
   const is_first = before === null || before.package_digest !== bound.package.digest;
   const seen: Record<string, string> = is_first ? {} : { ...before.seen };
-  let names = Object.keys(seen).length;
+  let seen_count = Object.keys(seen).length;
   const exports: ManifestToolExport[] = [];
   const quarantined: QuarantinedTool[] = [];
   for (const item of description.exports) {
@@ -44,8 +44,8 @@ export function mergeDescription(
     // A server that was renamed must not pass off a changed tool as a new one.
     if (earlier !== null) seen[item.id] ??= digestTool({ ...earlier.export, id: item.id }, earlier.schemas);
     const known_digest = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
-    if (known_digest === digest || (known_digest === undefined && names < MAX_SEEN)) {
-      if (known_digest === undefined) names++;
+    if (known_digest === digest || (known_digest === undefined && seen_count < MAX_SEEN)) {
+      if (known_digest === undefined) seen_count++;
       seen[item.id] = digest;
       exports.push(item);
       continue;
@@ -101,17 +101,19 @@ function listGone(before: Definitions, { exports }: Description): DescribedTool[
   const newly_gone = former_ids
     .filter((id) => !present_ids.has(id))
     .flatMap((id) => findFormer(before, id) ?? []);
-  const names = new Set(newly_gone.map((change) => change.export.id));
-  const earlier = (before.gone ?? []).filter(({ export: { id } }) => !present_ids.has(id) && !names.has(id));
+  const newly_gone_ids = new Set(newly_gone.map((change) => change.export.id));
+  const earlier = (before.gone ?? []).filter(
+    ({ export: { id } }) => !present_ids.has(id) && !newly_gone_ids.has(id),
+  );
   return [...newly_gone, ...earlier].slice(0, MAX_GONE);
 }
 
 /** Moves quarantined tools to the offered ones and records their digests as accepted. */
 export function acceptTools(before: Definitions, export_id: string): Definitions {
   const accepted = before.quarantined.filter((change) => export_id === "*" || change.export.id === export_id);
-  const names = new Set(accepted.map((change) => change.export.id));
+  const accepted_ids = new Set(accepted.map((change) => change.export.id));
   const exports = [
-    ...before.exports.filter((item) => !names.has(item.id)),
+    ...before.exports.filter((item) => !accepted_ids.has(item.id)),
     ...accepted.map((change) => change.export),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
   const schemas = Object.assign({}, before.schemas, ...accepted.map((change) => change.schemas)) as Record<
@@ -124,7 +126,7 @@ export function acceptTools(before: Definitions, export_id: string): Definitions
     ...before,
     exports,
     schemas: collectSchemas(exports, schemas),
-    quarantined: before.quarantined.filter((change) => !names.has(change.export.id)),
+    quarantined: before.quarantined.filter((change) => !accepted_ids.has(change.export.id)),
     seen,
     revision: before.revision + 1,
   });

@@ -118,7 +118,7 @@ function schemaKey({ definitions_digest, package: pack }: BoundPackage, path: st
   return definitions_digest !== undefined && path.startsWith("described/") ? path : `${pack.digest}#${path}`;
 }
 
-/** Returns the grant of the plan, narrowed to the most that this one call may do. */
+/** Returns the grant of the plan, narrowed to the ceiling of this call. */
 export function narrowGrant(
   plan: ExportPlan,
   ceiling: Level | undefined,

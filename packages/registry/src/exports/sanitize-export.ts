@@ -17,7 +17,7 @@ export interface SanitizedExport {
   /** The same object when nothing was removed. */
   bound: BoundPackage;
   export: PluginExport;
-  /** One line for each removal. */
+  /** One line for each removal, at most MAX_LINES, and then a line with the number of the others. */
   taken_out: readonly string[];
 }
 

@@ -48,7 +48,7 @@ export function expandExports(bound: BoundPackage): BoundPackage[] {
 
 /**
  * Returns an export with the permissions of all tools together. A binding of the whole package is checked and shown
- * with it. Null if the package has nothing to bind.
+ * with it. Null if the package lists neither tools nor skills.
  */
 export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;

@@ -54,7 +54,7 @@ export function gatewayDomains(scope: Scope, host: HostPolicy): readonly string[
 export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level | undefined {
   const parent = caller.delegation?.grant;
   if (parent === undefined) return narrow;
-  // A call from inside the sandbox must not run on the host.
+  // A call from inside the sandbox must not run on the host unless its parent does.
   const level = { ...parent, host: parent.host === true };
   return narrow === undefined ? level : intersect(level, narrow);
 }
@@ -127,7 +127,7 @@ function harnessScopes(
   });
 }
 
-/** Only the binding's policy grants mounts and capabilities, so those that it does not list are withheld. */
+/** Only the binding's policy allows mounts, capabilities and the host, so those that it does not list are withheld. */
 function bindingLevel(binding: Binding): Level {
   const { policy } = binding;
   const narrowed = policy.permissions;

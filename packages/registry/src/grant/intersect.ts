@@ -13,7 +13,7 @@ import {
 import type { GrantLevel } from "@backplane/ports";
 import { intersectDomains, normalizeDomains } from "./domains.ts";
 
-/** `mounts: false` forbids mounts; a list allows only those folders. */
+/** `mounts: false` forbids mounts, `true` allows any; a list allows only those folders. */
 export interface Level extends Omit<GrantLevel, "mounts"> {
   mounts?: boolean | readonly Mount[];
 }

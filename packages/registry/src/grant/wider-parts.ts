@@ -35,7 +35,7 @@ export function listWiderParts(before: Grant, after: Grant): string[] {
   return wider.sort();
 }
 
-/** Returns a grant that covers all given grants, for a rule about several tools. */
+/** Returns a grant that covers all given grants, for an allow rule about several tools. Null for an empty list. */
 export function combineGrants(grants: readonly Grant[]): Grant | null {
   return grants.length === 0 ? null : grants.reduce(combineTwo);
 }

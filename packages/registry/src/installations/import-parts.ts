@@ -99,7 +99,7 @@ export async function importParts(
 }
 
 /** Markers in a manifest's `source` for code that ran during the installation; its results may differ between runs. */
-const BUILT_MARKS = [
+const INSTALL_CODE_MARKS = [
   ["; install scripts: ", "different results of install scripts"],
   ["; built from source: ", "different results of a build"],
 ] as const;
@@ -112,9 +112,9 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const details = { package_id, version, installed: existing.digest, given: digest };
   const message = `${package_id} ${version} is already installed with different content.`;
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
-  const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
-  const has_same_slots = slots(existing) === slots(draft);
-  const mark = BUILT_MARKS.find(([text]) => draft.manifest.source.includes(text));
+  const formatSlots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
+  const has_same_slots = formatSlots(existing) === formatSlots(draft);
+  const mark = INSTALL_CODE_MARKS.find(([text]) => draft.manifest.source.includes(text));
   const difference = !has_same_slots ? "different secret slots" : (mark?.[1] ?? "different dependencies");
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${difference}.`, {
     details,
@@ -139,7 +139,7 @@ function requireRunnable({ runner }: Pick<KernelDeps, "runner">, { manifest }: P
 function requireUnique(parts: readonly ImportedPart[], { package_id, version }: Package): void {
   const duplicate = parts.find(({ row }) => row.package_id === package_id && row.version === version);
   if (duplicate === undefined) return;
-  const message = `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed only once.`;
+  const message = `${duplicate.part.name} is the same package (${package_id} ${version}), and a package can be installed only once.`;
   throw new BackplaneError("package.conflict", message, {
     details: { package_id, version },
     fix: "Install the package once, and give its server the arguments of both.",

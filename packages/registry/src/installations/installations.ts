@@ -32,11 +32,11 @@ import {
 import type { ChangeEffects } from "../bindings/change-effects.ts";
 import type { PackageFinder } from "../bindings/check-binding.ts";
 import { writeClaimed } from "../bindings/claims.ts";
-import { type BindingPlanner, type PlannedChange, toUpdate, isMove } from "../bindings/plan-change.ts";
+import { type BindingPlanner, type PlannedChange, toUpdate, isUpdate } from "../bindings/plan-change.ts";
 import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 import { listVersionsInUse } from "../packages/versions-in-use.ts";
-import { readRegistryLogin } from "../secrets/registry-login.ts";
+import { createCredentialsFinder } from "../secrets/registry-credentials.ts";
 import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
 import {
@@ -71,13 +71,13 @@ interface InstallOptions {
   /** The source is a folder whose files change. */
   changing?: boolean;
   /**
-   * From the marketplace: its signature rules apply instead of those for OCI. Nothing is started, so bindings of other
-   * versions are left to an upgrade.
+   * Set for an installation from the marketplace. The signature rules for the marketplace apply instead of those for
+   * OCI, and nothing is started, so bindings of other versions are left to an upgrade.
    */
   entry?: InstalledEntry;
 }
 
-/** An entry of the marketplace that is installed. */
+/** An entry of the marketplace that is being installed. */
 interface InstalledEntry {
   id: string;
   /** Returns the signatures that its card refers to. Throws if there are only other signatures. */
@@ -145,7 +145,7 @@ export function createInstallations({
       allow_scripts: settings.allow_scripts,
       allow_builds: settings.allow_builds,
       accept_source: settings.accept_source,
-      registryLogin: readRegistryLogin(deps, caller),
+      findRegistryCredentials: createCredentialsFinder(deps, caller),
       acceptArtifact: async ({ digest, signatures: attached }) => {
         const origin = entry === undefined ? "oci" : "marketplace";
         await signatures.check(caller, origin, { digest }, select(attached));
@@ -238,15 +238,15 @@ export function createInstallations({
       if (settings.dry_run === true) return { packages: await describeDrafts(parts), bindings, upgrade };
       const changes = bindings.flatMap(({ change }) => change ?? []);
       // Another request has bound the package after its bindings were read.
-      if (!options.moves_bindings && changes.some(isMove)) continue;
+      if (!options.moves_bindings && changes.some(isUpdate)) continue;
       await options.beforeCommit(changes);
       try {
-        const moved = changes.filter(isMove).map(toUpdate);
+        const moved = changes.filter(isUpdate).map(toUpdate);
         const removed = planner.planRemovals(caller, changes);
-        const added = changes.filter((change) => !isMove(change));
+        const added = changes.filter((change) => !isUpdate(change));
         const created = added.map(({ row, records }) => ({ row, records }));
         const stored = await writeClaimed(
-          changes.map(({ names }) => names),
+          changes.map(({ names_claim }) => names_claim),
           (expected_revision) =>
             store.installations.commit({ packages, moved, created, removed, expected_revision }),
         );
@@ -295,7 +295,10 @@ export function createInstallations({
     installations: {
       async inspect(caller, source, operation = unwatchedOperation()) {
         requireAccess(caller, source);
-        return await importer.inspect(source, { operation, registryLogin: readRegistryLogin(deps, caller) });
+        return await importer.inspect(source, {
+          operation,
+          findRegistryCredentials: createCredentialsFinder(deps, caller),
+        });
       },
       async install(caller, source, settings, operation = unwatchedOperation()) {
         requireAccess(caller, source);

@@ -44,7 +44,7 @@ export function bindsParts(
   return kind !== "package" || parts.every(({ row }) => isSelfDescribing(row.manifest.runtime.protocol));
 }
 
-/** Refuses settings that would have no effect. Secrets may refer to slots of a server that is bound later. */
+/** Refuses settings without effect. Secrets are accepted: they define slots of a server, which may be bound later. */
 export function requireNoSettings({ config, policy, rollout, org_wide }: InstallationSettings): void {
   const setting = Object.keys(definedFields({ config, policy, rollout, org_wide }))[0];
   if (setting === undefined) return;
@@ -115,7 +115,7 @@ async function planPackage(
   const findInThisVersion = (id: string) =>
     existing.find((binding) => binding.export_id === id && binding.package_version === version);
   // With a share of the calls each export gets a new binding, since a rollout needs both versions.
-  const older =
+  const movable =
     rollout === undefined
       ? existing.filter(
           (binding) =>
@@ -123,9 +123,9 @@ async function planPackage(
         )
       : [];
   const settings_by_export = [...requested_settings].map(
-    ([id, settings]) => [id, keepName(settings, older, id, config)] as const,
+    ([id, settings]) => [id, keepName(settings, movable, id, config)] as const,
   );
-  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(settings_by_export));
+  const moves = await planner.moveAll(caller, movable, version, Object.fromEntries(settings_by_export));
   const planned: PlannedBinding[] = moves.map((change) => toPlanned(change, "moved"));
   for (const [export_id, settings] of requested_settings) {
     if (moves.some(({ row }) => row.export_id === export_id)) continue;
@@ -150,11 +150,11 @@ async function planPackage(
  */
 function keepName(
   planned: Settings,
-  older: readonly Binding[],
+  movable: readonly Binding[],
   export_id: string,
   requested_config: JsonObject | undefined,
 ): Settings {
-  const before = older.find((binding) => binding.export_id === export_id);
+  const before = movable.find((binding) => binding.export_id === export_id);
   if (before === undefined || planned.config === undefined || requested_config?.name !== undefined)
     return planned;
   const { config: before_config } = before;
@@ -181,8 +181,8 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
     };
     return new Map([[WHOLE_PACKAGE, definedFields(settings) as Settings]]);
   }
-  const any_configured = exports.some((each) => each.config_schema !== undefined);
-  return new Map(exports.map((each) => [each.id, selectExportSettings(each, requested, any_configured)]));
+  const any_has_schema = exports.some((item) => item.config_schema !== undefined);
+  return new Map(exports.map((item) => [item.id, selectExportSettings(item, requested, any_has_schema)]));
 }
 
 /**
@@ -190,14 +190,14 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
  * no export declares a configuration, all of them get the requested one.
  */
 function selectExportSettings(
-  each: PluginExport,
+  item: PluginExport,
   requested: InstallationSettings,
-  any_configured: boolean,
+  any_has_schema: boolean,
 ): Settings {
   const { config, secrets, policy, rollout } = requested;
   const settings = {
-    config: any_configured && each.config_schema === undefined ? undefined : config,
-    secrets: pickSlots(secrets, each.permissions.secret_slots),
+    config: any_has_schema && item.config_schema === undefined ? undefined : config,
+    secrets: pickSlots(secrets, item.permissions.secret_slots),
     policy,
     rollout,
   };

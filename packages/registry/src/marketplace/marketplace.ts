@@ -26,7 +26,8 @@ import {
 import { covers } from "../grant/domains.ts";
 import { widerFilesystem } from "../grant/wider-parts.ts";
 import type { InstallChecked } from "../installations/installations.ts";
-import { listVersionsInUse, readAllPages } from "../packages/versions-in-use.ts";
+import { readAllPages } from "../packages/read-all-pages.ts";
+import { listVersionsInUse } from "../packages/versions-in-use.ts";
 import { findKeyProblem } from "../signatures/verify-signature.ts";
 import { type FoundEntry, readMarketplaceEntries } from "./entries.ts";
 
@@ -168,7 +169,10 @@ function matchesTerms(
   return terms.every((term) => text.includes(term));
 }
 
-/** Throws unless the artifact is the package of the card and requests nothing that the card does not show. */
+/**
+ * Throws unless the artifact is the package of the card and requests nothing that the card does not show. The tools of
+ * a package that describes itself cannot be compared with the card, so such a package must not be bound here.
+ */
 function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
   const [pack, ...more] = packages;
   if (pack === undefined || more.length > 0)

@@ -23,8 +23,9 @@ import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
 export interface EffectivePolicy {
   readonly document: EffectivePolicyDocument;
-  /** Normalized, as the categories of roles are. */
+  /** Normalized, as the categories of roles are. Null allows all. */
   readonly categories: ReadonlySet<string> | null;
+  /** Null allows all. */
   readonly origins: ReadonlySet<Origin> | null;
   /** The limits of the org and of the project; a call has to pass both. */
   readonly roles: ReadonlyMap<Role, readonly CompiledLimits[]>;
@@ -46,7 +47,7 @@ export interface EffectivePolicy {
 
 interface ChannelLimits {
   /** The limits of the org and of the project; a call has to pass all of them. */
-  selections: readonly CompiledLimits[];
+  levels: readonly CompiledLimits[];
   tolerance: NonNullable<ChannelPolicy["tolerance"]>;
 }
 
@@ -80,7 +81,7 @@ export function compilePolicy(
     channels: new Map(
       Object.entries(document.channels).map(([channel, { tolerance = {} }]) => [
         channel,
-        { selections: [org, project].flatMap((policy) => compileChannel(policy, channel)), tolerance },
+        { levels: [org, project].flatMap((policy) => compileChannel(policy, channel)), tolerance },
       ]),
     ),
     findOrgRisk: compileRisks(org.risks),

@@ -168,12 +168,18 @@ export class Policies {
 function requireAdmin(caller: Caller, level: PolicyLevel): void {
   requireOperator(caller, "change the policy");
   if (!hasRole(caller.role, "admin")) {
-    throw new BackplaneError("policy.denied", "Only an owner or admin may change the policy.");
+    throw new BackplaneError("policy.denied", "Only an owner or admin may change the policy.", {
+      fix: "Ask an owner or admin.",
+    });
   }
   if (level === "org" && caller.actor !== HOST_ADMIN && caller.scope.project_id !== null) {
-    throw new BackplaneError("policy.denied", "Only a caller of the whole org may change the org's policy.", {
-      fix: "Change the policy of the project instead: send level=project.",
-    });
+    throw new BackplaneError(
+      "policy.denied",
+      "Only a caller of the whole organization may change its policy.",
+      {
+        fix: "Change the policy of the project instead: send level=project.",
+      },
+    );
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { BackplaneError, type Binding, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
-import { isRegistrySecret } from "./registry-login.ts";
+import { isRegistrySecret } from "./registry-credentials.ts";
 
 /** Returns the values of the slots that are granted and bound. */
 export async function readBindingSecrets(
@@ -19,7 +19,10 @@ export async function readBindingSecrets(
     const usable = name !== null && !isRegistrySecret(name);
     const sealed = usable ? await deps.store.secrets.getSealed(org_id, name) : null;
     if (sealed === null) {
-      throw new BackplaneError("secret.not_found", `The secret bound to ${slot} no longer exists.`);
+      throw new BackplaneError(
+        "secret.not_found",
+        `The secret bound to ${slot} does not exist, or no plugin may receive it.`,
+      );
     }
     secrets[slot] = deps.vault.open(org_id, sealed.name, sealed.ciphertext);
   }

@@ -1,6 +1,6 @@
 /**
  * Seals secrets, configuration values and sign-ins again under the newest master key, in small transactions. Each row
- * records the key that sealed it, so an interrupted run can be started again, and a value that is written at the same
+ * records the key that sealed it, so an interrupted rotation can be repeated, and a value that is written at the same
  * time is never overwritten.
  */
 
@@ -25,7 +25,7 @@ export async function rotateKey(
   caller: Caller,
   { new_key }: { new_key: boolean },
 ): Promise<SecretKeyRotation> {
-  requireHostAdmin(caller, "change the master key, which all orgs share");
+  requireHostAdmin(caller, "change the master key, which all organizations share");
   const { vault, store } = deps;
   if (new_key) vault.addKey();
   const { id: key_id } = vault.keys()[0]!;
@@ -59,6 +59,7 @@ export async function rotateKey(
   };
 }
 
+/** Adds to `resealed` and `unreadable`. Returns the number of rows that were changed in the meantime. */
 async function reseal(
   { vault, store }: Pick<KernelDeps, "store" | "vault">,
   kind: SealedRow["kind"],

@@ -32,7 +32,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = buildAudit(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
-    return await hideForeignUsers(caller, await stored.catch(explainDenial));
+    return await filterUsedBy(caller, await stored.catch(explainDenial));
   }
 
   async function get(caller: Caller, name: string) {
@@ -40,7 +40,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     const secret = await store.secrets.get(org_id, name);
     if (secret === null || (project_id !== null && !isUsableIn(secret, project_id)))
       throw new BackplaneError("secret.not_found");
-    return await hideForeignUsers(caller, secret);
+    return await filterUsedBy(caller, secret);
   }
 
   async function list(caller: Caller, page: Page) {
@@ -68,7 +68,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     throw new BackplaneError("secret.not_found");
   }
 
-  async function hideForeignUsers(caller: Caller, secret: Secret): Promise<Secret> {
+  async function filterUsedBy(caller: Caller, secret: Secret): Promise<Secret> {
     return { ...secret, used_by: await createVisibilityFilter(deps, caller)(secret.used_by) };
   }
 
@@ -94,7 +94,7 @@ function ownerScopeOf(caller: Caller): Scope {
 function explainDenial(error: unknown): never {
   if (codeOf(error) !== "policy.denied") throw error;
   throw new BackplaneError("policy.denied", (error as Error).message, {
-    fix: "Use another name, the admin token, or a key of the whole org.",
+    fix: "Use another name, the admin token, or a key of the whole organization.",
     cause: error,
   });
 }

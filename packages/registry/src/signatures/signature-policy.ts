@@ -37,7 +37,7 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
     signatures: readonly unknown[],
   ): Promise<SignatureState> {
     const findKey = (key_id: string) => store.trusted_keys.findByKeyId(org_id, key_id);
-    let refusal: unknown = new BackplaneError("signature.missing", missingMessage(origin, signed));
+    let refusal: unknown = new BackplaneError("signature.missing", describeMissingSignature(origin, signed));
     const verified = new Map<string, VerifiedSignature>();
     for (const signature of signatures) {
       try {
@@ -99,7 +99,7 @@ function pickCloser(previous: unknown, error: unknown): unknown {
   return stageOf(error) > stageOf(previous) ? error : previous;
 }
 
-function missingMessage(origin: string, { package_id, version, digest }: SignedPackage): string {
+function describeMissingSignature(origin: string, { package_id, version, digest }: SignedPackage): string {
   const name = package_id === undefined ? digest : `${package_id} ${version}`;
   return `${name} is not signed, and packages of the origin ${origin} need a signature.`;
 }

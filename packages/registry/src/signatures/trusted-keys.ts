@@ -137,12 +137,12 @@ function requirePeriod({ not_before, not_after }: Trust, now: number): void {
   if (not_after === null) return;
   const until = Date.parse(not_after);
   if (not_before !== null && until <= Date.parse(not_before))
-    throw invalidPeriod(`not_after ${not_after} is not later than not_before ${not_before}.`);
+    throw invalidPeriodError(`not_after ${not_after} is not later than not_before ${not_before}.`);
   if (until <= now)
-    throw invalidPeriod(`The period of the key is over: not_after ${not_after} is in the past.`);
+    throw invalidPeriodError(`The period of the key is over: not_after ${not_after} is in the past.`);
 }
 
-function invalidPeriod(message: string): BackplaneError {
+function invalidPeriodError(message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: "body.not_after", message }] },
     fix: "Send a not_after (--not-after) in the future and after not_before. To end the trust in a key, revoke it.",
@@ -154,6 +154,6 @@ function requireKeyAdmin(caller: Caller, action: string): void {
   if (caller.admin) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${action}.`, {
     details: { needs: "admin" },
-    fix: "Use the admin token, or a key of the whole org with the scope admin.",
+    fix: "Use the admin token, or a key of the whole organization with the scope admin.",
   });
 }

@@ -8,7 +8,7 @@ export function createEntryVersions(deps: Pick<KernelDeps, "marketplace">): Find
     const { entries, catalogs } = await readMarketplaceEntries(deps);
     const found = entries.find(({ entry }) => entry.id === pack.marketplace);
     if (found === undefined) {
-      const problems = catalogs.flatMap(({ origin }) => describeCatalog(origin) ?? []);
+      const problems = catalogs.flatMap(({ origin }) => describeCatalogProblem(origin) ?? []);
       const message = `No catalog has the marketplace entry ${pack.marketplace ?? ""}.`;
       return unknownVersion([message, ...problems].join(" "));
     }
@@ -25,16 +25,16 @@ export function createEntryVersions(deps: Pick<KernelDeps, "marketplace">): Find
         `The marketplace entry ${entry.id} now has other content under the version ${version}, which cannot replace the installed content. Ask its publisher for a new version.`,
       );
     const source = `marketplace:${entry.id}`;
-    return { newest_available: version, source, note: describeCatalog(catalog.origin) };
+    return { newest_available: version, source, note: describeCatalogProblem(catalog.origin) };
   };
 }
 
 /** Null for a catalog that was read now, or recently enough. */
-function describeCatalog({ name, problem, fetched_at }: CatalogContents["origin"]): string | null {
+function describeCatalogProblem({ name, problem, fetched_at }: CatalogContents["origin"]): string | null {
   if (problem === null) return null;
   return fetched_at === null
     ? `The catalog ${name} cannot be read: ${problem}`
-    : `The catalog ${name} cannot be read, so the version is that of the copy from ${fetched_at}: ${problem}`;
+    : `The catalog ${name} cannot be read, so its copy from ${fetched_at} is used: ${problem}`;
 }
 
 function digestOf(reference: string | null): string | null {

@@ -10,7 +10,8 @@ import {
   requireOperator,
   unwatchedOperation,
 } from "@backplane/ports";
-import { listVersionsInUse, readAllPages } from "../packages/versions-in-use.ts";
+import { readAllPages } from "../packages/read-all-pages.ts";
+import { listVersionsInUse } from "../packages/versions-in-use.ts";
 import { type AvailableVersion, type FindNewest, UPGRADE_HINT, unknownVersion } from "./available-version.ts";
 import { createEntryVersions } from "./entry-versions.ts";
 import { createRegistryVersions } from "./registry-versions.ts";
@@ -22,7 +23,7 @@ const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
   image:
     "A tag does not list the available versions. To upgrade to the image that a tag refers to: backplane plugin upgrade --from image:NAME:TAG.",
   workspace:
-    "It is linked to a folder, which does not list the available versions. Changes are loaded on save.",
+    "The package is linked to a folder, which does not list the available versions. Changes are loaded on save.",
 };
 
 type Installations = Pick<Kernel["installations"], "inspect">;

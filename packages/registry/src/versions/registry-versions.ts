@@ -1,13 +1,13 @@
 /**
  * The newest version of a package in an OCI registry: the highest version tag or, for a package that was installed by a
- * tag such as `latest`, the version that the tag refers to now. Reads only lists of tags and manifests, never the files
- * of a package.
+ * tag such as `latest`, the version that the tag refers to now. Reads lists of tags and manifests; the files of an
+ * artifact are read only if its manifest does not state the package id and the version.
  */
 import { compareVersions, type Package } from "@backplane/contract";
 import { VersionSchema } from "@backplane/contract/schema";
 import type { Kernel, KernelDeps } from "@backplane/ports";
 import { requireSourceAccess } from "../installations/source-access.ts";
-import { readRegistryLogin } from "../secrets/registry-login.ts";
+import { createCredentialsFinder } from "../secrets/registry-credentials.ts";
 import { type FindNewest, UPGRADE_HINT, unknownVersion } from "./available-version.ts";
 
 const VERSION_TAG = /^v?(\d{1,9}\.\d{1,9}\.\d{1,9}(?:-[0-9A-Za-z.-]+)?)$/;
@@ -22,7 +22,7 @@ export function createRegistryVersions(
     if (installed === null)
       return unknownVersion(`An OCI image layout does not list the available versions. ${UPGRADE_HINT}`);
     requireSourceAccess(caller, "oci");
-    const options = { operation, registryLogin: readRegistryLogin(deps, caller) };
+    const options = { operation, findRegistryCredentials: createCredentialsFinder(deps, caller) };
     const { repository, tag, pinned } = splitReference(installed);
     let newest = tag;
     // A tag such as latest is read again, because it may have moved to another version.

@@ -50,15 +50,15 @@ export interface PackageInUse extends BoundPackage {
 const MAX_SNAPSHOTS = 2;
 
 export async function loadFolder(
-  services: LoadDeps,
+  load_deps: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   in_use: PackageInUse | null,
   operation: Operation,
 ): Promise<LoadedFolder> {
   return in_use === null
-    ? await bindFirst(services, caller, source, operation)
-    : await bindNext(services, caller, source, in_use, operation);
+    ? await bindFirst(load_deps, caller, source, operation)
+    : await bindNext(load_deps, caller, source, in_use, operation);
 }
 
 /**
@@ -66,7 +66,7 @@ export async function loadFolder(
  * fails, the version in use stays.
  */
 export async function installFolder(
-  services: LoadDeps,
+  load_deps: LoadDeps,
   caller: Caller,
   { path, snapshots: previous_snapshots }: Pick<TrustedFolder, "path" | "snapshots">,
   digest: string,
@@ -77,16 +77,16 @@ export async function installFolder(
     if (packages.length === 1 && packages[0]!.digest !== digest)
       throw new BackplaneError("workspace.changed");
   };
-  const installation = await services.installLinked(caller, path, requireReviewed, operation);
+  const installation = await load_deps.installLinked(caller, path, requireReviewed, operation);
   const current = installation.packages.map(({ package: row }) => row.id);
   const { package_id, version: package_version } = installation.packages[0]!.package;
   const bindings = installation.bindings.map(({ binding }) => binding.binding_id);
   const snapshots = [...previous_snapshots.filter((id) => !current.includes(id)), ...current];
   while (snapshots.length > MAX_SNAPSHOTS * current.length)
-    await removeSnapshot(services, caller, snapshots.shift()!);
+    await removeSnapshot(load_deps, caller, snapshots.shift()!);
   const errors: Record<string, string> = {};
   for (const id of bindings) {
-    const described = await services.deps.store.definitions.get(caller.scope.org_id, id);
+    const described = await load_deps.deps.store.definitions.get(caller.scope.org_id, id);
     if (described === null) continue;
     Object.assign(errors, errorsOf(described));
     if (described.error !== null) errors[id] = described.error.message;
@@ -120,23 +120,23 @@ async function bindFirst(
 }
 
 async function bindNext(
-  services: LoadDeps,
+  load_deps: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   in_use: PackageInUse,
   operation: Operation,
 ): Promise<LoadedFolder> {
-  const { rows, bindings, definitions } = services;
+  const { rows, bindings, definitions } = load_deps;
   const { binding_id } = in_use.binding;
   operation.report({ step: "check", message: "Loading the tool files" });
-  let next = await importCandidate(services, caller, source, in_use);
+  let next = await importCandidate(load_deps, caller, source, in_use);
   const errors = errorsOf(next.description);
   const loaded = listLoadedFiles(in_use.definitions);
   const failed_updates = Object.keys(errors).filter((file) => loaded.has(file));
   if (failed_updates.length > 0) {
     await rows.discard(next.row.digest);
     const keep = { digest: in_use.package.digest, files: failed_updates };
-    next = await importCandidate(services, caller, { ...source, keep }, in_use);
+    next = await importCandidate(load_deps, caller, { ...source, keep }, in_use);
   }
   const { row, description } = next;
   if (operation.signal.aborted) {
@@ -152,7 +152,7 @@ async function bindNext(
       bindings.patch(caller, binding_id, { package_version }, undefined, operation),
     );
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
-    while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(services, caller, snapshots.shift()!);
+    while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(load_deps, caller, snapshots.shift()!);
   } else await rows.discard(row.digest);
   return { package_id, package_version, binding_id, errors, snapshots };
 }

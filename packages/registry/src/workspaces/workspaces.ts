@@ -21,7 +21,7 @@ import {
   requireHostAdmin,
   requireNotCancelled,
   unwatchedOperation,
-  type WorkspaceFolders,
+  type FolderAccess,
   type WorkspaceSource,
   type WorkspacesFacade,
 } from "@backplane/ports";
@@ -35,14 +35,14 @@ export interface WorkspacesService {
 }
 
 export interface WorkspacesDeps extends LoadDeps {
-  folders: WorkspaceFolders | undefined;
+  folders: FolderAccess | undefined;
 }
 
-export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
-  const { deps, rows } = services;
+export function createWorkspaces(all_deps: WorkspacesDeps): WorkspacesService {
+  const { deps, rows } = all_deps;
   const { clock, ids, log, store } = deps;
   const trusted = new Map<string, TrustedFolder>();
-  const watches = new Map<string, () => void>();
+  const stop_watching = new Map<string, () => void>();
   /** The end of the last queued change, by folder. */
   const last_changes = new Map<string, Promise<unknown>>();
   const activity_queues = new Map<string, Set<WorkspaceActivityQueue>>();
@@ -53,8 +53,8 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     for (const queue of activity_queues.get(id) ?? []) queue.push(activity);
   };
 
-  const requireFolders = (): WorkspaceFolders => {
-    if (services.folders !== undefined) return services.folders;
+  const requireFolders = (): FolderAccess => {
+    if (all_deps.folders !== undefined) return all_deps.folders;
     throw new BackplaneError("workspace.not_found", "This gateway has no access to folders of its machine.");
   };
 
@@ -87,8 +87,8 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
     requireNotCancelled(operation);
     const loaded = tool_files
-      ? await loadFolder(services, caller, toSource(folder, digest), await findInUse(folder), operation)
-      : await installFolder(services, caller, folder, digest, operation);
+      ? await loadFolder(all_deps, caller, toSource(folder, digest), await findInUse(folder), operation)
+      : await installFolder(all_deps, caller, folder, digest, operation);
     const loaded_at = now();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
@@ -146,8 +146,8 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
   }
 
   function watchFolder({ id, path, kind }: TrustedFolder): void {
-    watches.get(id)?.();
-    watches.set(
+    stop_watching.get(id)?.();
+    stop_watching.set(
       id,
       requireFolders().watch(path, kind, () => void enqueue(id, () => onFilesChanged(id)).catch(() => {})),
     );
@@ -173,7 +173,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
 
   function find(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): TrustedFolder | undefined {
     return [...trusted.values()].find(
-      (each) => each.path === path && each.kind === kind && isInScope(each, caller),
+      (folder) => folder.path === path && folder.kind === kind && isInScope(folder, caller),
     );
   }
 
@@ -186,7 +186,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       const changes = [];
       const surveyed = new Map(files.map((file) => [file.path, file.sha256]));
       for (const change of diffFiles(trusted_folder?.files ?? [], files)) {
-        const text = await requireFolders().text(path, change.path, surveyed.get(change.path));
+        const text = await requireFolders().readText(path, change.path, surveyed.get(change.path));
         changes.push({ ...change, text });
       }
       return {
@@ -218,10 +218,10 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     },
     async list(caller) {
       requireHostAdmin(caller, "list trusted folders");
-      const visible = [...trusted.values()].filter((each) => isInScope(each, caller));
+      const visible = [...trusted.values()].filter((folder) => isInScope(folder, caller));
       return await Promise.all(visible.map(viewFolder));
     },
-    async *watch(caller, id, stop) {
+    async *streamActivity(caller, id, stop) {
       requireHostAdmin(caller, "watch a trusted folder");
       const folder = trusted.get(id);
       if (folder === undefined || !isInScope(folder, caller)) throw new BackplaneError("workspace.not_found");
@@ -244,11 +244,11 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       const folder = trusted.get(id);
       if (folder === undefined || !isInScope(folder, caller)) throw new BackplaneError("workspace.not_found");
       await enqueue(id, async () => {
-        watches.get(id)?.();
-        watches.delete(id);
+        stop_watching.get(id)?.();
+        stop_watching.delete(id);
         for (const binding_id of bindingsOf(trusted.get(id) ?? folder))
           if ((await findInUse({ ...folder, binding_id })) !== null)
-            await services.bindings.remove(caller, binding_id);
+            await all_deps.bindings.remove(caller, binding_id);
         for (const snapshot of trusted.get(id)?.snapshots ?? []) {
           const row = await store.packages.get(folder.org_id, snapshot);
           if (row !== null) await rows.remove(caller, row);
@@ -262,7 +262,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
   return {
     facade,
     async start() {
-      if (services.folders === undefined) return;
+      if (all_deps.folders === undefined) return;
       for (const folder of await requireFolders().read()) {
         trusted.set(folder.id, folder);
         watchFolder(folder);
@@ -272,8 +272,8 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
     },
     async stop() {
       stopping = true;
-      for (const stopWatching of watches.values()) stopWatching();
-      watches.clear();
+      for (const stopWatching of stop_watching.values()) stopWatching();
+      stop_watching.clear();
       await Promise.all(last_changes.values());
     },
   };
@@ -299,7 +299,7 @@ function newFolder(
     watch: false,
     org_id,
     project_id,
-    package_id: kind === "workspace" ? workspacePackageId(path, `${org_id}\n${project_id}`) : "",
+    package_id: kind === "workspace" ? buildPackageId(path, `${org_id}\n${project_id}`) : "",
     package_version: "",
     binding_id: "",
     digest: `sha256:${"0".repeat(64)}`,
@@ -313,7 +313,7 @@ function newFolder(
 }
 
 /** Returns one package id per folder and scope, with a name that a person recognizes. */
-function workspacePackageId(path: string, scope: string): string {
+function buildPackageId(path: string, scope: string): string {
   const last = path
     .slice(path.lastIndexOf("/") + 1)
     .toLowerCase()

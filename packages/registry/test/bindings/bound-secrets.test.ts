@@ -35,10 +35,13 @@ verifies(
     expect(await findBindIssues({ jira_token: "secret://org_far/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_far/jira_token"),
     );
-    // The plugin would receive the organization's login for a registry.
+    // The plugin would receive the organization's credentials for a registry.
     await fixture.kernel.secrets.put(admin, "registry_ghcr.io", "ada:correct-horse");
     expect(await findBindIssues({ jira_token: "secret://org_local/registry_ghcr.io" })).toEqual(
-      issue("/secrets/jira_token", "registry_ghcr.io is a login for a registry, which no plugin receives"),
+      issue(
+        "/secrets/jira_token",
+        "registry_ghcr.io is a credential for a registry, which no plugin receives",
+      ),
     );
   },
 );
@@ -106,7 +109,7 @@ verifies(
   },
 );
 
-describe("the variable of a secret that is bound to a server on stdio", () => {
+describe("the environment variable of a secret that is bound to an MCP server", () => {
   const REF = "secret://org_local/token";
 
   const placeholder = (name: string) => `$${`{${name}}`}`;

@@ -73,7 +73,7 @@ verifies(
     expect(await readRow([createEntry()], origin)).toMatchObject({
       newest_available: "0.2.0",
       outdated: true,
-      note: "The catalog Acme cannot be read, so the version is that of the copy from 2026-05-01T00:00:00.000Z: plugins.test returned HTTP 503.",
+      note: "The catalog Acme cannot be read, so its copy from 2026-05-01T00:00:00.000Z is used: plugins.test returned HTTP 503.",
     });
   },
 );

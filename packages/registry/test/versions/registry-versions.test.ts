@@ -1,4 +1,4 @@
-/** The newest version of a package in an OCI registry: its tags are compared, and no files are fetched. */
+/** The newest version of a package in an OCI registry: its tags are compared, and its manifest is read. */
 import { BackplaneError } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";

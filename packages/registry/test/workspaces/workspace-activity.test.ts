@@ -17,7 +17,10 @@ const caller = (admin: boolean): Caller => ({
 test("lets only the host's administrator watch a workspace, and reports an unknown workspace id", async () => {
   const { facade } = createWorkspaces({ deps: { clock: { now: () => 0 } } } as unknown as WorkspacesDeps);
   const watch = (admin: boolean) =>
-    facade.watch(caller(admin), "ws_none", new AbortController().signal)[Symbol.asyncIterator]().next();
+    facade
+      .streamActivity(caller(admin), "ws_none", new AbortController().signal)
+      [Symbol.asyncIterator]()
+      .next();
   await expect(watch(false)).rejects.toMatchObject({ code: "policy.denied" });
   await expect(watch(true)).rejects.toMatchObject({ code: "workspace.not_found" });
 });

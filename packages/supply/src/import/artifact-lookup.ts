@@ -6,14 +6,14 @@ import { parseReference } from "../oci/reference.ts";
 import type { RegistryClient } from "../oci/registry-client.ts";
 
 export function createArtifactLookup(
-  openRegistry: (login: OpenOptions["registryLogin"]) => RegistryClient,
+  openRegistry: (findCredentials: OpenOptions["findRegistryCredentials"]) => RegistryClient,
   host: ArtifactPlatform,
 ): Pick<PackageImporter, "listTags" | "readArtifact"> {
   async function withClient<T>(
-    login: OpenOptions["registryLogin"],
+    findCredentials: OpenOptions["findRegistryCredentials"],
     work: (client: RegistryClient) => Promise<T>,
   ): Promise<T> {
-    const client = openRegistry(login);
+    const client = openRegistry(findCredentials);
     try {
       return await work(client);
     } finally {
@@ -22,15 +22,15 @@ export function createArtifactLookup(
   }
 
   return {
-    async listTags(text, { operation = unwatchedOperation(), registryLogin } = {}) {
+    async listTags(text, { operation = unwatchedOperation(), findRegistryCredentials } = {}) {
       const reference = parseReference(text);
       const { signal } = operation;
-      return await withClient(registryLogin, (client) => client.listTags(reference, { signal }));
+      return await withClient(findRegistryCredentials, (client) => client.listTags(reference, { signal }));
     },
-    async readArtifact(text, { operation = unwatchedOperation(), registryLogin } = {}) {
+    async readArtifact(text, { operation = unwatchedOperation(), findRegistryCredentials } = {}) {
       const reference = parseReference(text);
       const { signal } = operation;
-      return await withClient(registryLogin, (client) => {
+      return await withClient(findRegistryCredentials, (client) => {
         const readManifest = (digest: string) =>
           client.fetchManifest({ ...reference, tag: null, digest }, { signal });
         const readRoot = () => client.fetchManifest(reference, { signal });

@@ -223,19 +223,19 @@ export function createPackageImporter({
       return await installStaged(staged, "pypi", null, operation);
     });
 
-  function openRegistry(login: OpenOptions["registryLogin"]): RegistryClient {
+  function openRegistry(findCredentials: OpenOptions["findRegistryCredentials"]): RegistryClient {
     if (registries === undefined)
       throw new BackplaneError("package.source_invalid", "This gateway does not use OCI registries.");
-    return createRegistryClient({ ...registries, credentials: login ?? (async () => null) });
+    return createRegistryClient({ ...registries, credentials: findCredentials ?? (async () => null) });
   }
 
   const importImage = (
     source: ImageServerSource,
-    login: OpenOptions["registryLogin"],
+    findCredentials: OpenOptions["findRegistryCredentials"],
     operation: Operation,
   ): Promise<ImportedPackage> =>
     withStaging(async (staging) => {
-      const client = openRegistry(login);
+      const client = openRegistry(findCredentials);
       const notes: string[] = [];
       const note = (text: string) => void notes.push(text);
       try {
@@ -251,7 +251,7 @@ export function createPackageImporter({
     origin: ImportedPackage["origin"],
     allowed: AllowedCode,
     operation: Operation,
-    { registryLogin, changing = false }: Pick<OpenOptions, "registryLogin" | "changing">,
+    { findRegistryCredentials, changing = false }: Pick<OpenOptions, "findRegistryCredentials" | "changing">,
   ): PartImporters => ({
     npm: async ({ spec, program, secret_slots }) => {
       const notes: string[] = [];
@@ -260,7 +260,7 @@ export function createPackageImporter({
       return { ...(await importNpm(options, operation)), notes };
     },
     pypi: (source) => importPython({ ...source, allowed: allowed.builds, builds }, operation),
-    image: (source) => importImage(source, registryLogin, operation),
+    image: (source) => importImage(source, findRegistryCredentials, operation),
     bytes: (bytes) => importTree({ bytes, hints: { changing }, created_at: null }, origin, null, operation),
     manifest: (text) => importManifest(text, { changing }, operation),
   });
@@ -338,7 +338,7 @@ export function createPackageImporter({
     operation: Operation,
   ): Promise<SourceContent> {
     const reference = parseReference(source.reference);
-    const client = openRegistry(options.registryLogin);
+    const client = openRegistry(options.findRegistryCredentials);
     // The layer is downloaded into a staging folder of its own; its files are unpacked into another one.
     const folder = dirname((await stage()).tree);
     try {

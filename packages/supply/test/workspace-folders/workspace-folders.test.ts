@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TrustedFolder } from "@backplane/contract";
 import { afterAll, expect, onTestFinished, test } from "vitest";
-import { createWorkspaceFolders } from "../../src/index.ts";
+import { createFolderAccess } from "../../src/index.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-workspaces-"));
 afterAll(() => rmSync(base, { recursive: true, force: true }));
@@ -19,14 +19,14 @@ let count = 0;
 
 function createWorkspace(): {
   path: string;
-  folders: ReturnType<typeof createWorkspaceFolders>;
+  folders: ReturnType<typeof createFolderAccess>;
   list: string;
 } {
   const path = join(base, `w${count}`);
   const list = join(base, `list${count++}.json`);
   mkdirSync(join(path, "tools"), { recursive: true });
   writeFileSync(join(path, "tools/a.ts"), "export default {};");
-  return { path, list, folders: createWorkspaceFolders(list) };
+  return { path, list, folders: createFolderAccess(list) };
 }
 
 test("lists the tools folder of a workspace and all files of a plugin", async () => {
@@ -36,13 +36,13 @@ test("lists the tools folder of a workspace and all files of a plugin", async ()
     (await folders.survey(path, kind)).files.map((file) => file.path);
   expect(await listNames("workspace")).toEqual(["tools/a.ts"]);
   expect(await listNames("plugin")).toEqual(["readme.md", "tools/a.ts"]);
-  expect(await folders.text(path, "tools/a.ts")).toBe("export default {};");
-  expect(await folders.text(path, "tools/none.ts")).toBeNull();
+  expect(await folders.readText(path, "tools/a.ts")).toBe("export default {};");
+  expect(await folders.readText(path, "tools/none.ts")).toBeNull();
   const [file] = (await folders.survey(path, "workspace")).files;
-  expect(await folders.text(path, "tools/a.ts", file!.sha256)).toBe("export default {};");
+  expect(await folders.readText(path, "tools/a.ts", file!.sha256)).toBe("export default {};");
   // Only the listed content is returned.
   writeFileSync(join(path, "tools/a.ts"), "export default { harmless: true };");
-  await expect(folders.text(path, "tools/a.ts", file!.sha256)).rejects.toMatchObject({
+  await expect(folders.readText(path, "tools/a.ts", file!.sha256)).rejects.toMatchObject({
     code: "workspace.changed",
   });
 });
@@ -168,7 +168,7 @@ test("stores the list of folders, and fails for a broken list", async () => {
   const { folders, list } = createWorkspace();
   expect(await folders.read()).toEqual([]);
   await folders.write([FOLDER]);
-  expect(await createWorkspaceFolders(list).read()).toEqual([FOLDER]);
+  expect(await createFolderAccess(list).read()).toEqual([FOLDER]);
   writeFileSync(list, '{"folders": [{"path": 1}]}');
   await expect(folders.read()).rejects.toMatchObject({
     code: "config.invalid",

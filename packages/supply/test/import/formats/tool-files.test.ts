@@ -156,8 +156,8 @@ test("derives package ids from names", () => {
 
 test("imports the tools folder of a workspace and keeps the chosen files of an earlier version", async () => {
   write({ "tools/a.ts": TOOL, "tools/b.ts": TOOL, "secrets.txt": "mine" });
-  const { createWorkspaceFolders } = await import("../../../src/index.ts");
-  const folders = createWorkspaceFolders(join(base, "list.json"));
+  const { createFolderAccess } = await import("../../../src/index.ts");
+  const folders = createFolderAccess(join(base, "list.json"));
   const importWorkspace = async (more: object = {}) => {
     const { digest } = await folders.survey(folder, "workspace");
     const source = {

@@ -1,10 +1,10 @@
 /**
- * Logins for OCI registries are secrets of the whole org whose name contains the host: `registry_ghcr.io`, or
- * `registry_localhost_5000` with a port. The name decides where a login is sent, so nobody can redirect it
+ * Credentials for OCI registries are secrets of the whole org whose name contains the host: `registry_ghcr.io`, or
+ * `registry_localhost_5000` with a port. The name decides where they are sent, so nobody can redirect them
  * (docs/decisions/0019-credentials-and-destinations.md).
  */
 import { BackplaneError } from "@backplane/contract";
-import type { Caller, KernelDeps, RegistryLogin } from "@backplane/ports";
+import type { Caller, KernelDeps, RegistryCredentials } from "@backplane/ports";
 
 const PREFIX = "registry_";
 /** The host of Docker Hub, and the name under which people know it. */
@@ -16,14 +16,15 @@ export function isRegistrySecret(name: string): boolean {
   return name.startsWith(PREFIX);
 }
 
-export function readRegistryLogin(
+/** The returned function resolves to null if there are no credentials for the registry. */
+export function createCredentialsFinder(
   { store, vault }: Pick<KernelDeps, "store" | "vault">,
   { scope: { org_id } }: Caller,
-): (registry: string) => Promise<RegistryLogin | null> {
-  async function readLogin(registry: string): Promise<RegistryLogin | null> {
+): (registry: string) => Promise<RegistryCredentials | null> {
+  async function readCredentials(registry: string): Promise<RegistryCredentials | null> {
     const name = `${PREFIX}${registry.replace(":", "_")}`;
     const owned = await store.secrets.get(org_id, name);
-    // A project must not decide which login the whole org uses.
+    // A project must not decide which credentials the whole org uses.
     const sealed =
       owned === null || owned.project_id !== null ? null : await store.secrets.getSealed(org_id, name);
     if (sealed === null) return null;
@@ -37,5 +38,6 @@ export function readRegistryLogin(
   }
 
   return async (registry) =>
-    (await readLogin(registry)) ?? (registry === DOCKER_HOST ? await readLogin(DOCKER_NAME) : null);
+    (await readCredentials(registry)) ??
+    (registry === DOCKER_HOST ? await readCredentials(DOCKER_NAME) : null);
 }

@@ -3,7 +3,7 @@ import { hash } from "node:crypto";
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BackplaneError, type WorkspaceFolder } from "@backplane/contract";
-import type { WorkspaceFolders } from "@backplane/ports";
+import type { FolderAccess } from "@backplane/ports";
 import { AGENT_PLUGIN_FILE } from "../import/agent-plugin/read-agent-plugin.ts";
 import { FORMATS } from "../import/formats/formats.ts";
 import { explainNestedTools, toolFiles } from "../import/formats/tool-files.ts";
@@ -17,7 +17,7 @@ import { watchFolder } from "./watch-folder.ts";
 
 const MAX_TEXT_BYTES = 256 * 1024;
 
-export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
+export function createFolderAccess(list_file: string): FolderAccess {
   return {
     async resolve(path) {
       if (!isAbsolute(path)) throw notFound(`${path} is not an absolute path`);
@@ -39,7 +39,7 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
           : `${path} contains no tools/*.ts or .js`,
       );
     },
-    async text(path, file, sha256) {
+    async readText(path, file, sha256) {
       const info = await lstat(join(path, file)).catch(() => null);
       if (info === null || !info.isFile() || info.size > MAX_TEXT_BYTES) return null;
       const bytes = await readFile(join(path, file));
