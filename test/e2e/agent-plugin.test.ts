@@ -72,7 +72,7 @@ test("installs a folder over HTTP with the admin token and an archive with an AP
   const manifest = JSON.parse(readFileSync(join(FOLDER, "plugin.json"), "utf8")) as object;
   writeFileSync(join(other_folder, "plugin.json"), JSON.stringify({ ...manifest, name: "other-kit" }));
   try {
-    const installed = async () =>
+    const listInstalled = async () =>
       (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items
         .map(({ package_id }) => package_id)
         .filter((id) => id.startsWith("other-kit/"))
@@ -83,7 +83,7 @@ test("installs a folder over HTTP with the admin token and an archive with an AP
       "/v1/agent-plugins?strict=1",
       source,
     );
-    expect([strict.status, await installed()]).toEqual([422, []]);
+    expect([strict.status, await listInstalled()]).toEqual([422, []]);
     expect(strict.body.error.details.left_out.map(({ name }) => name)).toEqual(["old", "empty", "Broken"]);
 
     const { body: key } = await gateway.http<{ token: string }>("POST", "/v1/keys", {
@@ -105,7 +105,7 @@ test("installs a folder over HTTP with the admin token and an archive with an AP
       201,
       ["server old", "server empty", "skill Broken"],
     ]);
-    expect(await installed()).toEqual(["other-kit/notes", "other-kit/skills"]);
+    expect(await listInstalled()).toEqual(["other-kit/notes", "other-kit/skills"]);
 
     const again = await gateway.http<InstallResult>("POST", "/v1/agent-plugins", source);
     expect(again.body.packages.map(({ created }) => created)).toEqual([false, false]);

@@ -138,25 +138,25 @@ verifies(
       (await client.runs.start({ session_id, input: { text } }, { wait: true })).output?.content;
     expect(await say("shopping", "/say only in the parent")).toBe("only in the parent");
     expect(await say("shopping-2", "/say only in the child")).toBe("only in the child");
-    const tapes = async () => {
+    const readTapes = async () => {
       const read = async (id: string): Promise<Entry[]> =>
         (await client.sessions.entries(id, { limit: 1000 })).items;
       return { parent: await read("shopping"), child: await read("shopping-2") };
     };
     // The last entry of a turn is best effort and may not be on the tape yet.
-    const written = async () => Object.values(await tapes()).map((tape) => tape.at(-1)?.payload.name);
-    await expect.poll(written).toEqual(["memory.write", "memory.write"]);
-    const before = await tapes();
+    const listWritten = async () => Object.values(await readTapes()).map((tape) => tape.at(-1)?.payload.name);
+    await expect.poll(listWritten).toEqual(["memory.write", "memory.write"]);
+    const before = await readTapes();
     // Only messages are compared: the memory belongs to the project and may contain texts of the other session.
-    const messagesOf = (tape: Entry[]) => JSON.stringify(tape.filter(({ kind }) => kind === "message"));
-    expect(messagesOf(before.parent)).not.toContain("only in the child");
-    expect(messagesOf(before.child)).not.toContain("only in the parent");
+    const formatMessages = (tape: Entry[]) => JSON.stringify(tape.filter(({ kind }) => kind === "message"));
+    expect(formatMessages(before.parent)).not.toContain("only in the child");
+    expect(formatMessages(before.child)).not.toContain("only in the parent");
     expect(JSON.stringify(before.child)).toContain("bread costs 3");
     const sessions: Session[] = (await client.sessions.list()).items;
 
     expect(await gateway.stop()).toBe(0);
     await open(gateway.home);
-    expect(await tapes()).toEqual(before);
+    expect(await readTapes()).toEqual(before);
     expect((await client.sessions.list()).items).toEqual(sessions);
     const runs = await client.chains.runs(parent.head_chain_id);
     expect(runs.items.map(({ status }) => status)).toEqual(["completed", "completed"]);
@@ -196,11 +196,11 @@ verifies("api.sessions", "a second reader can follow and cancel a run that await
   }
   expect(updates.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
   // The turn ends immediately; the outcome of its call is written when the call has stopped.
-  const kinds = async () => {
+  const listKinds = async () => {
     const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
     return blocks.map(({ kind }) => kind).toSorted();
   };
-  await expect.poll(kinds).toEqual(["input", "response", "tool_call", "tool_result"]);
+  await expect.poll(listKinds).toEqual(["input", "response", "tool_call", "tool_result"]);
   expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
 });
 
@@ -220,7 +220,7 @@ verifies(
       ];
       for (const { status } of await Promise.all(requests)) expect(status, id).toBe(400);
     }
-    const replies = await overSocket(
+    const replies = await sendOverSocket(
       ids.map((session_id) => ({ op: "attach", session_id, since_entry: null })),
     );
     expect(replies.map(({ op, code }) => [op, code])).toEqual(ids.map(() => ["error", "request.invalid"]));
@@ -247,7 +247,7 @@ verifies(
 );
 
 /** Sends the operations over /ws and returns one reply for each. */
-async function overSocket(ops: object[]): Promise<{ op: string; code?: string }[]> {
+async function sendOverSocket(ops: object[]): Promise<{ op: string; code?: string }[]> {
   const ws = new WebSocket(`${gateway.url.replace("http", "ws")}/ws`, {
     headers: { authorization: `Bearer ${gateway.token}` },
   });

@@ -79,7 +79,7 @@ function rehash(database: DatabaseSync): void {
   database.prepare("update audit_head set seq = ?, hash = ?").run(last, hash);
 }
 
-const last = (database: DatabaseSync) =>
+const readLastSeq = (database: DatabaseSync) =>
   (database.prepare("select max(seq) as seq from audit").get() as { seq: number }).seq;
 
 const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegExp][] = [
@@ -99,13 +99,13 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
   ],
   [
     "a missing last entry",
-    (db) => db.exec(`delete from audit where seq = ${last(db)}`),
+    (db) => db.exec(`delete from audit where seq = ${readLastSeq(db)}`),
     /entry \d+ is missing/,
   ],
   [
     "missing last entries with the head set back",
     (db) => {
-      db.exec(`delete from audit where seq > ${last(db) - 2}`);
+      db.exec(`delete from audit where seq > ${readLastSeq(db) - 2}`);
       rehash(db);
     },
     /which .*audit\.anchor refers to, is missing: the end of the log was removed/,
@@ -169,7 +169,7 @@ for (const [label, change, says] of CASES) {
 
 verifies("integrity.audit", "reports a changed audit log in the gateway's log at start", async () => {
   tamper((database) => {
-    database.exec(`delete from audit where seq > ${last(database) - 1}`);
+    database.exec(`delete from audit where seq > ${readLastSeq(database) - 1}`);
     rehash(database);
   });
   const gateway = await startTestGateway({ home });
@@ -194,7 +194,7 @@ test("exports every entry once across restarts, and detects a truncated log with
   expect(seqs.length).toBeGreaterThan(ENTRIES);
   rmSync(join(home, "audit.anchor"));
   tamper((database) => {
-    database.exec(`delete from audit where seq > ${last(database) - 1}`);
+    database.exec(`delete from audit where seq > ${readLastSeq(database) - 1}`);
     rehash(database);
   });
   const after = await start(toml);

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { callWhileSwapping, startSwapGateway } from "../support/plugins/swap-gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
-verifies("integrity.exec", "runs no changed byte while installed files are swapped", async () => {
+verifies("integrity.exec", "never runs changed content while installed files are swapped", async () => {
   const swapped = await startSwapGateway({ sandbox: true, kinds: ["sh", "rpc"] });
   try {
     const count = await callWhileSwapping(swapped, 40);

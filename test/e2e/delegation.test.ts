@@ -71,12 +71,12 @@ verifies(
     await first.http("POST", "/v1/sessions", { session_id: "shown" });
     const { id, token } = await startCallForToken(first, "talker");
     const authorization = `Bearer ${token}`;
-    const status = async (gateway: TestGateway, path: string) =>
+    const requestStatus = async (gateway: TestGateway, path: string) =>
       (await gateway.http("GET", path, undefined, { authorization })).status;
     for (const gateway of [first, second]) {
-      expect(await status(gateway, "/v1/sessions/shown")).toBe(200);
-      expect(await status(gateway, "/v1/chains?session_id=shown")).toBe(403);
-      expect(await status(gateway, "/v1/secrets")).toBe(403);
+      expect(await requestStatus(gateway, "/v1/sessions/shown")).toBe(200);
+      expect(await requestStatus(gateway, "/v1/chains?session_id=shown")).toBe(403);
+      expect(await requestStatus(gateway, "/v1/secrets")).toBe(403);
     }
     // A stream from the gateway that does not run the call.
     const stream = await fetch(`${second.url}/v1/sessions/shown/events`, { headers: { authorization } });
@@ -91,7 +91,8 @@ verifies(
       "the call has ended",
     );
     const since = performance.now();
-    for (const gateway of [first, second]) expect(await status(gateway, "/v1/sessions/shown")).toBe(401);
+    for (const gateway of [first, second])
+      expect(await requestStatus(gateway, "/v1/sessions/shown")).toBe(401);
     expect((await ended) - since).toBeLessThan(1_000);
   },
   60_000,

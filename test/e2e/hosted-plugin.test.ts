@@ -250,7 +250,7 @@ test("keeps its state across a reload, a switch to inline, a restart and kill -9
   expect(await probe("read", { path: "/sandbox/state/inline" })).toEqual({ got: "mine" });
 });
 
-test("is confined in the same way when its folder is linked, even if the gateway's home is inside that folder", async () => {
+test("is confined when its folder is linked, even if the gateway's home is inside that folder", async () => {
   const folder = writeKernelPluginFolder("prober", PROBER);
   chmodSync(folder, 0o755);
   const home = join(folder, "home");

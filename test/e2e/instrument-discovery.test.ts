@@ -62,12 +62,12 @@ verifies(
       writeFileSync(join(home, "plugins", `${id}.zip`), bytes);
     }
     await restart();
-    const states = async () =>
+    const listStates = async () =>
       Object.fromEntries(
         (await list()).map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
       );
     await until(() => gateway.log().includes('"plugin":"y-cycle","version"'));
-    expect(await states()).toMatchObject({
+    expect(await listStates()).toMatchObject({
       "a-child": "running",
       "b-orphan": "b-orphan is skipped: its dependency nobody is not installed and bound.",
       "x-cycle": "x-cycle is skipped: its dependencies form a cycle: x-cycle → y-cycle → x-cycle.",
@@ -94,7 +94,7 @@ verifies(
     const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
     await unload("z-parent");
-    expect((await states())["a-child"]).toContain("its dependency z-parent is not installed and bound");
+    expect((await listStates())["a-child"]).toContain("its dependency z-parent is not installed and bound");
     const life = join(home, "data/plugins/z-parent/org_local/proj_default/life");
     await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
     for (const id of ["a-child", "b-orphan", "x-cycle", "y-cycle"]) await unload(id);

@@ -146,10 +146,10 @@ verifies(
     const { port } = server.address() as AddressInfo;
     const host = `localhost:${port}`;
     const target = { port, url: `http://${host}/` };
-    const row = async () =>
+    const readRow = async () =>
       JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginView;
     // The plugin's claims are ignored: it runs in its own confined process without network.
-    expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
+    expect(await readRow()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
     expect(await probe("insider", target)).toMatchObject({
       ...CONFINED,
       dialed: "ECONNREFUSED",
@@ -157,7 +157,7 @@ verifies(
     });
     const trusted = await gateway.cli("plugin", "trust", "insider", "--yes");
     expect(trusted.code, trusted.stderr).toBe(0);
-    expect(await row()).toMatchObject({ mode: "inline", trusted: true });
+    expect(await readRow()).toMatchObject({ mode: "inline", trusted: true });
     expect(await probe("insider", target)).toMatchObject({
       sees_home: true,
       dialed: "policy.denied",

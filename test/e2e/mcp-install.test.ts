@@ -215,7 +215,7 @@ test("skips and names an invalid server of an mcp.json, and installs none with -
     gone: { command: "npx", args: ["-y", "@acme/nowhere"] },
   };
   writeFileSync(file, JSON.stringify({ mcpServers }));
-  const packages = async () =>
+  const listPackages = async () =>
     (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items.map(
       ({ package_id }) => package_id,
     );
@@ -223,7 +223,7 @@ test("skips and names an invalid server of an mcp.json, and installs none with -
   expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("The server own cannot be used")]);
   writeFileSync(file, JSON.stringify({ mcpServers: { good: mcpServers.good, gone: mcpServers.gone } }));
   expect((await gateway.cli("plugin", "install", file, "--strict")).code).toBe(1);
-  expect(await packages()).not.toContain("mcp/good");
+  expect(await listPackages()).not.toContain("mcp/good");
 
   writeFileSync(file, JSON.stringify({ mcpServers }));
   const done = await gateway.cli("plugin", "install", file, "--json");
@@ -234,7 +234,7 @@ test("skips and names an invalid server of an mcp.json, and installs none with -
     servers: [{ package: { package_id: "mcp/good" } }],
     left_out: [{ name: "own" }, { name: "gone" }],
   });
-  expect(await packages()).toContain("mcp/good");
+  expect(await listPackages()).toContain("mcp/good");
 });
 
 verifies("mcp.client", "calls a remote server with a secret of its binding", async () => {

@@ -51,7 +51,7 @@ async function connect(path: string, mode: "legacy" | "auto") {
 
 const textOf = (result: { content: unknown[] }): string => (result.content[0] as { text: string }).text;
 
-describe.each(["legacy", "auto"] as const)("the official client in %s mode", (mode) => {
+describe.each(["legacy", "auto"] as const)("with the official client in %s mode", (mode) => {
   verifies(
     "mcp.server",
     "serves the catalog and the features of its servers to the official client, server requests included",
@@ -196,7 +196,7 @@ verifies(
   },
 );
 
-test("notifies a subscriber of its resource until it unsubscribes", async () => {
+test("notifies a subscriber of a changed resource until it unsubscribes", async () => {
   const { client } = await connect("/mcp", "legacy");
   const updated: string[] = [];
   client.setNotificationHandler(

@@ -153,7 +153,7 @@ test("lists the tools after a login by command and browser redirect", async () =
   expect(tools.stderr).toContain(`Signed in at ${authority.issuer} since `);
 });
 
-test("sends the token with a call and exposes no copy of it", async () => {
+test("sends the token with a call and redacts it in the result", async () => {
   const { status, result } = await call();
   expect(status).toBe("succeeded");
   expect(result?.content[0]?.text).toBe("client-1 Bearer [redacted]");
@@ -197,7 +197,7 @@ test("accepts a pasted redirect URL on a machine without a browser", async () =>
   expect((await call()).status).toBe("succeeded");
 });
 
-test("accepts a redirect once, from the caller who started the sign-in, and only with the right state and issuer", async () => {
+test("accepts a redirect once, from the caller who started the login, and only with the right state and issuer", async () => {
   const { authorization_url } = await begin();
   const back = await authority.visit(authorization_url);
   const complete = (redirect: string, token?: string) =>
@@ -241,11 +241,11 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   );
   const start_page = await thief.open(start_url);
   expect([start_page.status, start_page.url]).toEqual([400, start_url]);
-  expect(start_page.text).toContain("This sign-in belongs to another browser");
+  expect(start_page.text).toContain("This login belongs to another browser");
   const earlier_requests = authority.token_requests.length;
   const callback_page = await thief.open(authorization_url!);
   expect(callback_page.status).toBe(400);
-  expect(callback_page.text).toContain("This sign-in belongs to another browser");
+  expect(callback_page.text).toContain("This login belongs to another browser");
   expect(callback_page.url, "with a valid code").toContain("code=");
   expect((await fetch(callback_page.url)).status, "without any cookie").toBe(400);
   expect(authority.token_requests.length).toBe(earlier_requests);

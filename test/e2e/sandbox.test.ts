@@ -16,7 +16,7 @@ afterAll(async () => {
   await unconfined.dispose();
 });
 
-/** Reports which host files and processes it sees and how the kernel confines it; `calls` counts calls to its process. */
+/** Reports which host files and processes it sees and how Linux confines it; `calls` counts calls to its process. */
 const INSPECTOR = `(() => {
   let calls = 0;
   return async (call) => {
@@ -65,7 +65,7 @@ async function bindInspector(gateway: TestGateway, name: string) {
   };
 }
 
-test("confines isolated and worker processes alike, uses an isolated one once and keeps a worker", async () => {
+test("confines isolated and worker processes alike, uses an isolated process for one call and a worker for several", async () => {
   for (const [name, calls] of [
     ["isolated", [1, 1]],
     ["worker", [1, 2]],

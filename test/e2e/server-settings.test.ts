@@ -18,7 +18,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function textOf(export_id: string): Promise<string> {
+async function callForText(export_id: string): Promise<string> {
   const called = await callTool(gateway, export_id);
   expect(called.status, JSON.stringify(called)).toBe("succeeded");
   return called.tool_result!.content[0]!.text;
@@ -31,7 +31,7 @@ async function setBinding(...args: string[]): Promise<string> {
 }
 
 /** The command lines of all processes, as every user of this machine can read them. */
-function commandLines(): string {
+function readCommandLines(): string {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((pid) => {
@@ -55,14 +55,14 @@ verifies(
     const secrets = ["--secret", "API_KEY=late_key", "--secret", "db_password=late_db"];
     const variables = ["--env", "LEVEL=debug", "--env", `AUTH=Basic ${placeholder}`];
     await setBinding("late", ...secrets, ...variables, "--", "--url", `pg://app:${placeholder}@db/app`);
-    const env = JSON.parse(await textOf("mcp_late_env")) as Record<string, string>;
+    const env = JSON.parse(await callForText("mcp_late_env")) as Record<string, string>;
     expect(env).toMatchObject({ LEVEL: "debug", API_KEY: "[redacted]", AUTH: "Basic [redacted]" });
     // The variables that carried the secrets of the arguments are gone, and a secret behind a placeholder gets no variable.
     expect(Object.keys(env).filter((name) => /^(BACKPLANE_|NODE_OPTIONS$|DB_PASSWORD$)/.test(name))).toEqual(
       [],
     );
-    expect(await textOf("mcp_late_args")).toBe('["--url","pg://app:[redacted]@db/app"]');
-    const lines = commandLines();
+    expect(await callForText("mcp_late_args")).toBe('["--url","pg://app:[redacted]@db/app"]');
+    const lines = readCommandLines();
     expect(lines).toContain(`pg://app:${placeholder}@db/app`);
     expect(lines).not.toContain("hunter2");
 
@@ -77,10 +77,10 @@ verifies(
     );
     expect(renamed).toContain("The tools of this server are now named mcp_early_….");
     expect(renamed).toContain("that refer to mcp_late_… no longer match");
-    expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
-    expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("LEVEL");
+    expect(await callForText("mcp_early_args")).toBe('["one","two three"]');
+    expect(JSON.parse(await callForText("mcp_early_env"))).not.toHaveProperty("LEVEL");
     await setBinding("early", "--unset-secret", "api_key");
-    expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("API_KEY");
+    expect(JSON.parse(await callForText("mcp_early_env"))).not.toHaveProperty("API_KEY");
     const old = await gateway.cli("invoke", "mcp_late_args");
     expect(old.code).not.toBe(0);
 
@@ -95,7 +95,7 @@ verifies(
     );
     const other = await gateway.cli("binding", "set", "early", "--unset-env", "TOKEN");
     expect(other.code, other.stderr).toBe(0);
-    expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
+    expect(await callForText("mcp_early_args")).toBe('["one","two three"]');
   },
   120_000,
 );
@@ -109,10 +109,10 @@ verifies(
     await gateway.http("PUT", "/v1/secrets/caps_tok", { value: "tok-hunter3-hunter3" });
     const args = [`tok=${placeholder("MYTOK")}`, `$${placeholder("HOME")}`, "$HOME"];
     await setBinding("caps", "--secret", "MYTOK=caps_tok", "--", ...args);
-    expect(await textOf("mcp_caps_args")).toBe(
+    expect(await callForText("mcp_caps_args")).toBe(
       JSON.stringify(["tok=[redacted]", placeholder("HOME"), "$HOME"]),
     );
-    expect(JSON.parse(await textOf("mcp_caps_env"))).not.toHaveProperty("MYTOK");
+    expect(JSON.parse(await callForText("mcp_caps_env"))).not.toHaveProperty("MYTOK");
     await setBinding(
       "caps",
       "--env",
@@ -122,8 +122,8 @@ verifies(
       "--",
       args[1]!,
     );
-    expect(await textOf("mcp_caps_args")).toBe(JSON.stringify([placeholder("HOME")]));
-    const env = JSON.parse(await textOf("mcp_caps_env")) as Record<string, string>;
+    expect(await callForText("mcp_caps_args")).toBe(JSON.stringify([placeholder("HOME")]));
+    const env = JSON.parse(await callForText("mcp_caps_env")) as Record<string, string>;
     expect(env).toMatchObject({ A: `x:${placeholder("MYTOK")}`, B: "[redacted]" });
     const unset = await setBinding("caps", "--unset-secret", "MYTOK");
     expect(unset).toContain("--secret mytok=NAME");

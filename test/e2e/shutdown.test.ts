@@ -1,3 +1,4 @@
+/** The calls in flight and their processes, when the gateway stops in order or is killed. */
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -44,7 +45,7 @@ function cpuSecondsOf(pid: number): number {
   return Number(stat.slice(stat.lastIndexOf(")")).split(" ")[12]) / 100;
 }
 
-const invocations = async (gateway: TestGateway, query: string) =>
+const listInvocations = async (gateway: TestGateway, query: string) =>
   (
     await gateway.http<{ items: { id: string; status: string; error: { code: string } | null }[] }>(
       "GET",
@@ -77,7 +78,7 @@ verifies(
     expect(processesWith("mark=acme/sleeper-term")).toEqual([]);
 
     const again = await start({ home: gateway.home });
-    const rows = await invocations(again, "export_id=sleep");
+    const rows = await listInvocations(again, "export_id=sleep");
     expect(rows).toHaveLength(100);
     expect(new Set(rows.map((row) => row.id))).toEqual(new Set(started.map((response) => response.body.id)));
     for (const row of rows) {
@@ -153,11 +154,11 @@ verifies(
 
     const again = await start({ home: gateway.home });
     await eventually(
-      async () => (await invocations(again, "status=running")).length === 0,
+      async () => (await listInvocations(again, "status=running")).length === 0,
       20_000,
       "all calls settled",
     );
-    const rows = await invocations(again, "");
+    const rows = await listInvocations(again, "");
     const by_class = Object.fromEntries(
       rows.map((row) => [(row as unknown as { effect_class: string }).effect_class, row]),
     );

@@ -30,21 +30,21 @@ const sendMessage = (gateway: TestGateway, session_id: string, text: string) =>
     text,
   });
 
-const runsOf = async (session_id: string) => {
+const listRuns = async (session_id: string) => {
   const path = `/v1/runs?session_id=${session_id}`;
   return (await gateways[0]!.http<{ items: { id: string; status: string }[] }>("GET", path)).body.items;
 };
 
 const waitUntilEnded = async (session_id: string) => {
   await eventually(
-    async () => (await runsOf(session_id)).every(({ status }) => status !== "running"),
+    async () => (await listRuns(session_id)).every(({ status }) => status !== "running"),
     TIMEOUT_MS,
     `the turns of ${session_id} end`,
   );
-  return await runsOf(session_id);
+  return await listRuns(session_id);
 };
 
-const messagesOf = async (session_id: string) => {
+const readMessages = async (session_id: string) => {
   const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
   const { body } = await gateways[1]!.http<{ items: Entry[] }>("GET", path);
   return body.items.filter(({ kind }) => kind === "message").map(({ payload }) => payload);
@@ -54,7 +54,7 @@ verifies(
   "node.turn-once",
   "never runs two turns of a session at the same time, with 100 pairs of messages on two gateways",
   async () => {
-    let joined = 0;
+    let joined_turns = 0;
     for (let at = 0; at < PAIRS; at += 20) {
       await Promise.all(
         Array.from({ length: 20 }, async (_, n) => {
@@ -72,20 +72,20 @@ verifies(
           expect(new Set(responses.map(({ body }) => body.run_id))).toEqual(
             new Set(runs.map(({ id }) => id)),
           );
-          const messages = await messagesOf(session_id);
+          const messages = await readMessages(session_id);
           const said_texts = messages.filter(({ role }) => role === "user").map(({ content }) => content!);
           expect(said_texts.toSorted()).toEqual(texts);
           const roles = messages.map(({ role }) => role);
           // Two turns are written one after another; a single turn answers after both messages.
           if (runs.length === 2) expect(roles).toEqual(["user", "assistant", "user", "assistant"]);
           else {
-            joined++;
+            joined_turns++;
             expect(roles.at(-1)).toBe("assistant");
           }
         }),
       );
     }
-    expect(joined).toBeGreaterThan(0);
+    expect(joined_turns).toBeGreaterThan(0);
   },
   300_000,
 );
@@ -100,7 +100,7 @@ verifies(
     expect(second.body.run_id).toBe(first.body.run_id);
     const runs = await waitUntilEnded("long");
     expect(runs).toMatchObject([{ id: first.body.run_id, status: "completed" }]);
-    const messages = await messagesOf("long");
+    const messages = await readMessages("long");
     expect(messages.at(-1)).toMatchObject({ role: "assistant", content: "heard you" });
   },
   120_000,
@@ -129,7 +129,7 @@ verifies(
     );
     expect(other).toMatchObject(busy);
     await waitUntilEnded("kept");
-    const messages = await messagesOf("kept");
+    const messages = await readMessages("kept");
     expect(messages.map(({ role }) => role)).toEqual(["user", "assistant"]);
   },
   120_000,

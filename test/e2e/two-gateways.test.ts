@@ -31,7 +31,7 @@ const start = async (env: Record<string, string> = {}, url = postgres.url) => {
 };
 
 /** The highest number of concurrent calls in the plugin, from its own log of starts and ends. */
-function peakConcurrency(log: string): { peak: number; calls: number } {
+function measurePeakConcurrency(log: string): { peak: number; calls: number } {
   const lines = readFileSync(log, "utf8").trim().split("\n");
   let now = 0;
   let peak = 0;
@@ -78,7 +78,7 @@ verifies(
     expect(responses.map((response) => response.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
     );
-    expect(peakConcurrency(shared.outside("calls.log"))).toEqual({ peak: 3, calls: 40 });
+    expect(measurePeakConcurrency(shared.outside("calls.log"))).toEqual({ peak: 3, calls: 40 });
 
     // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After. No call ends before
     // all of them have arrived.

@@ -40,9 +40,10 @@ const sendRequest = async (method: string, path: string, body?: unknown) => {
   if (response.status >= 400) expect(response.body.detail, path).toBeTypeOf("string");
   return response;
 };
-const status = async (method: string, path: string, body?: unknown) =>
+const requestStatus = async (method: string, path: string, body?: unknown) =>
   (await sendRequest(method, path, body)).status;
-const plugins = async () => (await gateway.http<{ plugins: Plugin[] }>("GET", "/api/plugins")).body.plugins;
+const listPlugins = async () =>
+  (await gateway.http<{ plugins: Plugin[] }>("GET", "/api/plugins")).body.plugins;
 
 verifies(
   "webapi.config",
@@ -54,8 +55,8 @@ verifies(
     expect(all.body).toMatchObject({ "acme.api_key": "****4321" });
     const stored = await gateway.http("GET", "/api/config/acme.api_key");
     expect(stored.body).toEqual({ key: "acme.api_key", value: "****4321" });
-    expect(await status("PATCH", "/api/config/acme.api_key", {})).toBe(400);
-    expect(await status("GET", "/api/config/acme.none")).toBe(404);
+    expect(await requestStatus("PATCH", "/api/config/acme.api_key", {})).toBe(400);
+    expect(await requestStatus("GET", "/api/config/acme.none")).toBe(404);
     const removed = await gateway.http("DELETE", "/api/config/acme.*");
     expect([removed.status, removed.body]).toEqual([200, { key: "acme.*", removed: true }]);
   },
@@ -65,7 +66,7 @@ verifies(
   ["webapi.plugins", "plug.web-adapter"],
   "lists, installs, enables, disables and removes plugins without a restart, with third-party routes under /x",
   async () => {
-    const bundled = await plugins();
+    const bundled = await listPlugins();
     expect(bundled.map(({ name }) => name)).toEqual(
       expect.arrayContaining(["web", "llm-echo", "strategy-react", "memory-sqlite", "agent-tool"]),
     );
@@ -93,7 +94,7 @@ verifies(
       { name: "greeter", enabled: false, reload_required: false },
     ]);
     expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(404);
-    expect((await plugins()).find(({ name }) => name === "greeter")).toMatchObject({
+    expect((await listPlugins()).find(({ name }) => name === "greeter")).toMatchObject({
       enabled: false,
       status: "disabled",
     });
@@ -103,13 +104,13 @@ verifies(
     const removed = await gateway.http("DELETE", "/api/plugins/greeter");
     expect([removed.status, removed.body]).toEqual([200, { name: "greeter", removed: true }]);
     expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(404);
-    expect(await status("DELETE", "/api/plugins/web")).toBe(400);
-    expect(await status("DELETE", "/api/plugins/nobody")).toBe(404);
-    expect(await status("PATCH", "/api/plugins/nobody", { enabled: true })).toBe(404);
+    expect(await requestStatus("DELETE", "/api/plugins/web")).toBe(400);
+    expect(await requestStatus("DELETE", "/api/plugins/nobody")).toBe(404);
+    expect(await requestStatus("PATCH", "/api/plugins/nobody", { enabled: true })).toBe(404);
     for (const body of [{}, { enabled: "yes" }, { enabled: true, more: 1 }])
-      expect(await status("PATCH", "/api/plugins/web", body)).toBe(400);
+      expect(await requestStatus("PATCH", "/api/plugins/web", body)).toBe(400);
     for (const source of ["git+ssh://evil.example/x", "https://evil.example/x.tgz", "--global", "a;b", ""])
-      expect(await status("POST", "/api/plugins/install", { source }), source).toBe(400);
+      expect(await requestStatus("POST", "/api/plugins/install", { source }), source).toBe(400);
   },
 );
 
@@ -140,18 +141,18 @@ verifies(
       });
       expect(created.body.config).toMatchObject({ base_url, api_key: "****7777" });
       const again = { id: "acme-prod", plugin: "llm-openai" };
-      expect(await status("POST", "/api/llm-providers", again)).toBe(409);
-      expect(await status("POST", "/api/llm-providers", { plugin: "nobody" })).toBe(404);
-      expect(await status("POST", "/api/llm-providers", { plugin: "web" })).toBe(400);
-      expect(await status("POST", "/api/llm-providers", { id: "A B", plugin: "llm-echo" })).toBe(400);
-      expect(await status("POST", "/api/llm-providers", {})).toBe(400);
+      expect(await requestStatus("POST", "/api/llm-providers", again)).toBe(409);
+      expect(await requestStatus("POST", "/api/llm-providers", { plugin: "nobody" })).toBe(404);
+      expect(await requestStatus("POST", "/api/llm-providers", { plugin: "web" })).toBe(400);
+      expect(await requestStatus("POST", "/api/llm-providers", { id: "A B", plugin: "llm-echo" })).toBe(400);
+      expect(await requestStatus("POST", "/api/llm-providers", {})).toBe(400);
       const patched = await gateway.http<Provider>("PATCH", "/api/llm-providers/acme-prod", { label: "P2" });
       expect([patched.status, patched.body.label, patched.body.config.base_url]).toEqual([
         200,
         "P2",
         base_url,
       ]);
-      expect(await status("PATCH", "/api/llm-providers/nobody", { label: "x" })).toBe(404);
+      expect(await requestStatus("PATCH", "/api/llm-providers/nobody", { label: "x" })).toBe(404);
 
       const began = performance.now();
       const tested = await gateway.http<{ ok: boolean; latency_ms: number; error: string }>(
@@ -162,17 +163,17 @@ verifies(
       expect(performance.now() - began).toBeGreaterThan(4_500);
       const echo = await gateway.http("POST", "/api/llm-providers/llm-echo/test");
       expect(echo.body).toMatchObject({ ok: true, latency_ms: expect.any(Number) });
-      expect(await status("POST", "/api/llm-providers/nobody/test")).toBe(404);
+      expect(await requestStatus("POST", "/api/llm-providers/nobody/test")).toBe(404);
 
       const chosen = await gateway.http("PATCH", "/api/llm-providers/active", { name: "acme-prod" });
       expect([chosen.status, chosen.body]).toEqual([200, { active: "acme-prod", ok: true }]);
-      expect(await status("PATCH", "/api/llm-providers/active", { name: "nobody" })).toBe(404);
-      expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(409);
+      expect(await requestStatus("PATCH", "/api/llm-providers/active", { name: "nobody" })).toBe(404);
+      expect(await requestStatus("DELETE", "/api/llm-providers/acme-prod")).toBe(409);
       // llm-echo is not active, but it is the last instance of its plugin.
-      expect(await status("DELETE", "/api/llm-providers/llm-echo")).toBe(409);
+      expect(await requestStatus("DELETE", "/api/llm-providers/llm-echo")).toBe(409);
       await gateway.http("PATCH", "/api/llm-providers/active", { name: "llm-echo" });
-      expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(204);
-      expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(404);
+      expect(await requestStatus("DELETE", "/api/llm-providers/acme-prod")).toBe(204);
+      expect(await requestStatus("DELETE", "/api/llm-providers/acme-prod")).toBe(404);
       expect(await list()).toEqual(before);
     } finally {
       silent.closeAllConnections();
@@ -196,30 +197,30 @@ verifies(
       202,
       ["entry_id", "event_id", "run_id"],
     ]);
-    const entries = async (id: string, query = "") =>
+    const readEntries = async (id: string, query = "") =>
       (
         await gateway.http<{ entries: { id: number; payload: { content?: string } }[] }>(
           "GET",
           `/api/sessions/${id}/entries${query}`,
         )
       ).body.entries;
-    const texts = async (id: string) => (await entries(id)).map(({ payload }) => payload.content);
-    await expect.poll(() => texts("web-1")).toContain("over the web");
-    const [first] = await entries("web-1", `?after=${sent.body.entry_id - 1}&limit=1`);
+    const readTexts = async (id: string) => (await readEntries(id)).map(({ payload }) => payload.content);
+    await expect.poll(() => readTexts("web-1")).toContain("over the web");
+    const [first] = await readEntries("web-1", `?after=${sent.body.entry_id - 1}&limit=1`);
     expect(first).toMatchObject({ id: sent.body.entry_id, payload: { content: "/say over the web" } });
     const listed = await gateway.http<{ sessions: { id: string }[]; next: null }>("GET", "/api/sessions");
     expect(listed.body.sessions.map(({ id }) => id)).toContain("web-1");
     const fork = await gateway.http("POST", "/api/sessions/web-1/fork", { child_id: "web-2" });
     expect([fork.status, fork.body]).toMatchObject([201, { id: "web-2", parent_session_id: "web-1" }]);
-    expect(await texts("web-2")).toContain("over the web");
-    expect(await status("POST", "/api/sessions/web-1/fork", { child_id: "web-2" })).toBe(409);
+    expect(await readTexts("web-2")).toContain("over the web");
+    expect(await requestStatus("POST", "/api/sessions/web-1/fork", { child_id: "web-2" })).toBe(409);
 
     await gateway.http("POST", "/api/sessions/web-1/message", { text: "/slow 20000\n/say one two three" });
     const stopped = await gateway.http("POST", "/api/sessions/web-1/interrupt");
     expect([stopped.status, stopped.body]).toEqual([200, { interrupted: true }]);
     await expect.poll(async () => (await gateway.http("POST", "/api/sessions/web-1/reset")).status).toBe(200);
-    expect(await status("GET", "/api/sessions/nobody/entries")).toBe(404);
-    expect(await status("POST", "/api/sessions/web-1/message", { words: "x" })).toBe(400);
+    expect(await requestStatus("GET", "/api/sessions/nobody/entries")).toBe(404);
+    expect(await requestStatus("POST", "/api/sessions/web-1/message", { words: "x" })).toBe(400);
   },
 );
 

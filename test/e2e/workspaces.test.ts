@@ -23,7 +23,7 @@ interface Folder {
   digest: string;
 }
 
-const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
+const listFolders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
 
 verifies(
   "tools.workspace-trust",
@@ -55,7 +55,7 @@ verifies(
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     expect(await callForText("place")).toBe("as reviewed");
     expect((await call("more")).error?.code).toBe("export.not_found");
-    const [waiting] = (await folders()).filter((each) => each.path === path);
+    const [waiting] = (await listFolders()).filter((each) => each.path === path);
     expect(waiting).toMatchObject({
       state: "changed",
       changes: [
@@ -79,6 +79,6 @@ verifies(
 
     await cli("workspace", "untrust", path, "--yes");
     expect((await call("place")).error?.code).toBe("export.not_found");
-    expect(await folders()).toEqual([]);
+    expect(await listFolders()).toEqual([]);
   },
 );

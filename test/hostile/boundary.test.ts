@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
-import { attack, type Change, weakenSandbox } from "./hostile.ts";
+import { attack, type Change, weakenSandbox } from "./attack-programs.ts";
 
 const root = process.getuid!() === 0;
 const NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
@@ -90,7 +90,7 @@ test.each(CONTROLS)("control: the same program notices that %s", async (_, chang
   expect(hits.join("\n")).toMatch(expected);
 });
 
-test("the sandbox is unavailable if the host's root is still mounted over its own, because the kernel refuses the next step", async () => {
+test("the sandbox is unavailable if the host's root is still mounted over its own, because Linux refuses the next step", async () => {
   const change: Change = ["root.c", 'umount2(".", MNT_DETACH) < 0 || ', ""];
   const { status } = await openTestSandbox({ ...weakenSandbox(change), bwrap: [] });
   expect(status).toMatchObject({ available: false, reason: expect.stringContaining("user namespace") });

@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
 import { eventually, isAlive } from "../support/gateway/processes.ts";
 import { verifies } from "../support/verifies.ts";
-import { type Change, weakenSandbox } from "./hostile.ts";
+import { type Change, weakenSandbox } from "./attack-programs.ts";
 
 const FIXTURE = fileURLToPath(
   new URL("../../packages/runner/test/fixtures/doomed-start.ts", import.meta.url),

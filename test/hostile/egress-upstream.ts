@@ -1,6 +1,7 @@
 /**
- * The upstream server that egress attacks try to reach. It listens on every address of this machine, and PUBLIC stands
- * for the internet. A connection to any other address is a hit, and so is the word `evil` in data sent to PUBLIC.
+ * The upstream server that egress attacks try to reach, and the client operations of the attacks. The server listens on
+ * every address of this machine, and PUBLIC stands for the internet. A connection to any other address is a hit, and so
+ * is the word `evil` in data sent to PUBLIC.
  */
 import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";

@@ -11,7 +11,7 @@ import {
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
 import { eventually } from "../support/gateway/processes.ts";
-import { attack, compile } from "./hostile.ts";
+import { attack, compile } from "./attack-programs.ts";
 
 const CANARY = "canary-of-the-gateway";
 
@@ -71,7 +71,7 @@ test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => 
   const mark = join(marks, "mark");
   const grant = { mounts: [{ source: marks, target: "/srv/marks", writable: true }] };
   const sandbox = await openTestSandbox();
-  const loaded = async (path: string) => {
+  const createsMark = async (path: string) => {
     const folder = await createPackageFolder();
     compile("preload.c", join(folder, "evil.so"), ["-shared", "-fPIC", `-DMARK="${path}"`]);
     const env = { LD_PRELOAD: "/plugin/evil.so", LD_LIBRARY_PATH: "/plugin" };
@@ -80,7 +80,7 @@ test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => 
     expect(inside.err).toBe("loaded\n");
     return existsSync(mark);
   };
-  expect(await loaded(mark)).toBe(false);
+  expect(await createsMark(mark)).toBe(false);
   // Control: with the path of the mount inside the sandbox, the same library creates the mark.
-  expect(await loaded("/srv/marks/mark")).toBe(true);
+  expect(await createsMark("/srv/marks/mark")).toBe(true);
 });

@@ -9,12 +9,12 @@ import {
   createPackageFolder,
 } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
-import { attack, prepare, weakenSandbox } from "./hostile.ts";
+import { attack, prepare, weakenSandbox } from "./attack-programs.ts";
 
 const CANARY = "canary-3b1f7c";
 
 /** A world-readable file of the host, so that only the sandbox prevents access. */
-function hostFile(): string {
+function createHostFile(): string {
   const folder = createEmptyFolder();
   chmodSync(folder, 0o755);
   const file = join(folder, "secret");
@@ -22,7 +22,7 @@ function hostFile(): string {
   return file;
 }
 
-async function packageWithFiles(): Promise<string> {
+async function createPackageWithFiles(): Promise<string> {
   const folder = await createPackageFolder();
   mkdirSync(join(folder, "assets"));
   // World-writable, because read-only must not depend on the mode.
@@ -36,7 +36,7 @@ verifies(
   "cannot read, list or write any of at least 40 host paths, whatever the grant",
   async () => {
     const sandbox = await openTestSandbox();
-    const secret = hostFile();
+    const secret = createHostFile();
     const host_paths = [process.cwd(), process.execPath, secret, join(secret, "..")];
     for (const filesystem of ["none", "scratch", "assets_ro"] as const) {
       // With scratch the sandbox has its own /tmp, where it may create any file.
@@ -45,8 +45,8 @@ verifies(
       expect(findings.tries).toBeGreaterThanOrEqual(40);
       expect(findings.hits).toEqual([]);
     }
-    const writes = async (filesystem: "none" | "scratch" | "assets_ro") => {
-      const folder = await packageWithFiles();
+    const listWritable = async (filesystem: "none" | "scratch" | "assets_ro") => {
+      const folder = await createPackageWithFiles();
       const { findings } = await attack(sandbox, "writes.py", [], { folder, grant: { filesystem } });
       expect(findings.tries).toBeGreaterThan(40);
       for (const name of ["backplane-attack", "backplane-folder", "assets/backplane-attack"]) {
@@ -54,10 +54,10 @@ verifies(
       }
       return findings.hits;
     };
-    expect(await writes("none")).toEqual([]);
-    expect(await writes("assets_ro")).toEqual([]);
+    expect(await listWritable("none")).toEqual([]);
+    expect(await listWritable("assets_ro")).toEqual([]);
     // /tmp is the same folder as /sandbox/scratch; its new folder and link already exist, so only `create` succeeds.
-    expect(await writes("scratch")).toEqual(
+    expect(await listWritable("scratch")).toEqual(
       ["create", "mkdir", "link", "create"].map((what, at) =>
         at < 3 ? `${what} in /sandbox/scratch` : `${what} in /tmp`,
       ),
@@ -66,7 +66,7 @@ verifies(
 );
 
 test("control: the same programs read and write the host's files when they are mounted", async () => {
-  const secret = hostFile();
+  const secret = createHostFile();
   const bound = await openTestSandbox(
     weakenSandbox([
       "root.c",
@@ -95,7 +95,7 @@ test("control: the same programs read and write the host's files when they are m
       '  int tree = clone_mount(source, strcmp(path, "/plugin") == 0 ? how | BIND_WRITABLE : how);',
     ]),
   );
-  const folder = await packageWithFiles();
+  const folder = await createPackageWithFiles();
   const { findings: in_package } = await attack(writable, "writes.py", [], {
     folder,
     grant: { filesystem: "assets_ro" },

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
 import { createSandboxedAttacks } from "./egress-sandboxed.ts";
-import { attack, weakenSandbox } from "./hostile.ts";
+import { attack, weakenSandbox } from "./attack-programs.ts";
 
 /** Listeners of the host that record connections. */
 async function startListeners() {

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
 import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { isAlive } from "../support/gateway/processes.ts";
-import { attack, prepare, weakenSandbox } from "./hostile.ts";
+import { attack, prepare, weakenSandbox } from "./attack-programs.ts";
 
 type Status = Record<string, string>;
 const NO_CAPABILITY = "0000000000000000";

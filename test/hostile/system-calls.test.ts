@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { filteredArch } from "../../packages/runner/src/sandbox/seccomp/filter.ts";
 import { FORBIDDEN_CALLS, findCallNumber } from "../../packages/runner/src/sandbox/seccomp/system-calls.ts";
 import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
-import { attack, prepare, weakenSandbox } from "./hostile.ts";
+import { attack, prepare, weakenSandbox } from "./attack-programs.ts";
 
 const arch = filteredArch(process.arch)!;
 const forbidden = Object.values(FORBIDDEN_CALLS)
@@ -14,7 +14,7 @@ const forbidden = Object.values(FORBIDDEN_CALLS)
 /** The other system-call interfaces of the architecture; arm64 has none. */
 const foreign_abis = arch === "x64" ? ["int80", "x32"] : [];
 
-test("the kernel refuses every forbidden system call, namespace and socket family", async () => {
+test("Linux refuses every forbidden system call, namespace and socket family", async () => {
   const sandbox = await openTestSandbox();
   const { findings, exitCause } = await attack(sandbox, "system-calls.c", forbidden);
   expect(findings.tries).toBeGreaterThan(70);

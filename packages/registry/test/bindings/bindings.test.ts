@@ -135,7 +135,7 @@ verifies(
     expect((await fixture.call({ export_id: "echo" }, other_project)).binding_id).toBe(newer.binding_id);
     const invocation = await fixture.call({ export_id: "echo" });
     const other_org: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
-    const errorOf = async (work: Promise<unknown>) =>
+    const captureError = async (work: Promise<unknown>) =>
       await work.then(
         () => "found",
         (error: { code: string; message: string; details?: unknown }) => [
@@ -147,15 +147,15 @@ verifies(
     const { bindings, invocations } = fixture.kernel;
     for (const caller of [other_project, other_org]) {
       const requests = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
-      const real = await Promise.all(requests(project_binding.binding_id).map(errorOf));
-      const missing = await Promise.all(requests("bind_00000000000000000000000000").map(errorOf));
+      const real = await Promise.all(requests(project_binding.binding_id).map(captureError));
+      const missing = await Promise.all(requests("bind_00000000000000000000000000").map(captureError));
       expect(real).toEqual(missing);
       expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
-      expect(await errorOf(invocations.invoke(caller, { binding_id: project_binding.binding_id }))).toEqual(
-        missing[0],
-      );
-      expect(await errorOf(invocations.get(caller, invocation.id))).toEqual(
-        await errorOf(invocations.get(caller, "inv_00000000000000000000000000")),
+      expect(
+        await captureError(invocations.invoke(caller, { binding_id: project_binding.binding_id })),
+      ).toEqual(missing[0]);
+      expect(await captureError(invocations.get(caller, invocation.id))).toEqual(
+        await captureError(invocations.get(caller, "inv_00000000000000000000000000")),
       );
     }
   },

@@ -21,7 +21,7 @@ const signed = (pack: Package, state: "verified" | "expired" | "unverified"): Pa
   signature: { state, key_id: null, key_name: null, signed_at: null, reason: null },
 });
 
-test("names the source without its version", () => {
+test("names the source of a package without its version", () => {
   const sources: [Package, string | null][] = [
     [createPackage("npm", "npm:@acme/server@1.2.3; install scripts: a@1"), "npm:@acme/server"],
     [createPackage("npm", "npm:server@1.2.3"), "npm:server"],

@@ -293,7 +293,7 @@ test("withdraws a held upgrade on rollback, and does not hold a version that add
   expect(moved.map(({ package_version }) => package_version)).toEqual(["0.2.0", "0.2.0"]);
 });
 
-verifies("upgrade.moves", "keeps a withheld permission from an operator across any rollback", async () => {
+verifies("upgrade.moves", "does not give an operator a withheld permission after any rollback", async () => {
   const move = (package_version: string) => (fixture: TestKernel, id: string) =>
     fixture.kernel.bindings.patch(operator, id, { package_version }, undefined);
   const rollBack = (fixture: TestKernel, id: string) => fixture.kernel.bindings.rollback(operator, id);

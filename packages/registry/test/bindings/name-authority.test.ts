@@ -73,16 +73,19 @@ test.each<[string, Policy, string]>([
     "mcp_trusted_two_*",
   ],
   ["allows its tools to a role", { roles: { guest: { allow: { tools: ["mcp_trust*"] } } } }, "mcp_trust*"],
-])("does not let a user bind a server whose name a policy matches: it %s", async (_what, policy, pattern) => {
-  const fixture = await createTestKernel();
-  await setPolicy(fixture, policy);
-  await expect(bindAs(fixture, user, server("mine/trusted"))).rejects.toMatchObject({
-    ...DENIED,
-    message: expect.stringContaining(pattern),
-  });
-  expect((await bindAs(fixture, user, server("mine/other"))).status).toBe("active");
-  expect((await bindAs(fixture, admin, server("mine/trusted"))).status).toBe("active");
-});
+])(
+  "does not let a user bind a server whose name a policy matches: the policy %s",
+  async (_what, policy, pattern) => {
+    const fixture = await createTestKernel();
+    await setPolicy(fixture, policy);
+    await expect(bindAs(fixture, user, server("mine/trusted"))).rejects.toMatchObject({
+      ...DENIED,
+      message: expect.stringContaining(pattern),
+    });
+    expect((await bindAs(fixture, user, server("mine/other"))).status).toBe("active");
+    expect((await bindAs(fixture, admin, server("mine/trusted"))).status).toBe("active");
+  },
+);
 
 test("lets a user bind a server that only patterns for all tools, denials and higher risks match", async () => {
   const fixture = await createTestKernel();

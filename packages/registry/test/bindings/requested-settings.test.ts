@@ -124,19 +124,23 @@ describe("a request with a new version and changes", () => {
     expect(moved.policy).toEqual({ class: "worker" });
   });
 
-  verifies("upgrade.moves", "does not let a user grant again what an admin may grant", async () => {
-    const { move } = await createMovableKernel({ to: egress("b.example"), settings: { policy: TRUSTED } });
-    await expect(move({ changes: { policy: { host_target: true } } }, user)).rejects.toMatchObject({
-      code: "policy.denied",
-    });
-    const permissions = { network: "egress" } as const;
-    await expect(move({ changes: { policy: { permissions } } }, user)).rejects.toMatchObject({
-      code: "policy.denied",
-      details: { permissions: ["network", "allowed_domains"] },
-    });
-    const moved = await move({ changes: { policy: { permissions } } });
-    expect(moved.previous!.permissions_held).toEqual([]);
-  });
+  verifies(
+    "upgrade.moves",
+    "does not let a user restore trust or permissions that only an admin may give",
+    async () => {
+      const { move } = await createMovableKernel({ to: egress("b.example"), settings: { policy: TRUSTED } });
+      await expect(move({ changes: { policy: { host_target: true } } }, user)).rejects.toMatchObject({
+        code: "policy.denied",
+      });
+      const permissions = { network: "egress" } as const;
+      await expect(move({ changes: { policy: { permissions } } }, user)).rejects.toMatchObject({
+        code: "policy.denied",
+        details: { permissions: ["network", "allowed_domains"] },
+      });
+      const moved = await move({ changes: { policy: { permissions } } });
+      expect(moved.previous!.permissions_held).toEqual([]);
+    },
+  );
 });
 
 test("changes single settings and keeps the others", async () => {

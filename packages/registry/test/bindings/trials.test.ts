@@ -144,7 +144,7 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
     trial: { from_version: "0.1.0", until: null },
   });
   expect(share).not.toHaveProperty("previous");
-  const served = async (calls: number) => {
+  const countServed = async (calls: number) => {
     const counts: Record<string, number> = { "0.1.0": 0, "0.2.0": 0 };
     for (let call = 0; call < calls; call++) {
       const { package_version } = await greet(fixture);
@@ -152,13 +152,13 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
     }
     return counts;
   };
-  expect((await served(100))["0.2.0"]).toBeLessThan(40);
+  expect((await countServed(100))["0.2.0"]).toBeLessThan(40);
   const widened = await upgrade(fixture, "0.2.0", { percent: 90 });
   expect(widened.map(({ rollout }) => rollout.traffic_percent).toSorted((a, b) => a - b)).toEqual([
     90, 90, 100, 100,
   ]);
   expect(widened.map(({ binding_id }) => binding_id)).toContain(share.binding_id);
-  expect((await served(100))["0.2.0"]).toBeGreaterThan(60);
+  expect((await countServed(100))["0.2.0"]).toBeGreaterThan(60);
   const all = await upgrade(fixture, "0.2.0");
   expect(all).toHaveLength(2);
   expect(all.find(({ binding_id }) => binding_id === bound.binding_id)).toMatchObject({
@@ -168,7 +168,7 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
     trial: { until: expect.any(String) },
   });
   expect(await listBindings(fixture)).toHaveLength(2);
-  expect(await served(5)).toEqual({ "0.1.0": 0, "0.2.0": 5 });
+  expect(await countServed(5)).toEqual({ "0.1.0": 0, "0.2.0": 5 });
 });
 
 verifies(
@@ -237,7 +237,7 @@ test("refuses a second rollout while another one is running, and a share that do
 });
 
 test.each([1, 2, 3])(
-  "does not roll a trial back to a version whose bytes are replaced after read %i of the plan",
+  "does not roll a trial back to a version whose content is replaced after read %i of the plan",
   async (replace_after) => {
     const { fixture, bound } = await createBoundKernel();
     await upgrade(fixture, "0.2.0");
@@ -247,7 +247,7 @@ test.each([1, 2, 3])(
     let reads = 0;
     vi.spyOn(packages, "find").mockImplementation(async (...args) => {
       const pack = await find(...args);
-      // The gateway first compares the bytes, then reads the package for its plan.
+      // The gateway first compares the content, then reads the package for its plan.
       if (args[2] !== "0.1.0" || ++reads !== replace_after) return pack;
       replaced = true;
       const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });

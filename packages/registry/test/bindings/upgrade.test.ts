@@ -1,4 +1,4 @@
-/** A binding moves to another version of its package with its policy and without trust in the old bytes. */
+/** A binding moves to another version of its package with its policy and without the trust in its old version. */
 
 import type { Binding } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
@@ -101,7 +101,7 @@ verifies("upgrade.moves", "copies the policy to a binding that takes a share of 
   await expect(bindVersion(fixture, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
 });
 
-describe("trust in the old bytes", () => {
+describe("trust in the old version", () => {
   const TRUSTED = { policy: { approval: "always", host_target: true, class: "worker" } } as const;
 
   verifies("upgrade.moves", "is dropped, even when an admin changes only the version", async () => {
@@ -168,25 +168,29 @@ describe("rollback", () => {
     expect(await listAuditDetails(fixture, "binding.rollback")).toHaveLength(2);
   });
 
-  verifies("upgrade.moves", "treats other bytes under the previous version as a new version", async () => {
-    const { fixture, bound } = await createBoundKernel();
-    await install(fixture, "0.2.0");
-    await bindVersion(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
-    const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
-    await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    await install(fixture, "0.1.0", [
-      toolWithSlot("greet", { network: "egress", allowed_domains: ["evil.example"] }),
-    ]);
-    const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
-    expect(rolled_back).toMatchObject({
-      package_version: "0.1.0",
-      config: { team: "dev" },
-      policy: { approval: "always", timeout_ms: 9_000, permissions: { network: "none" } },
-      previous: { permissions_held: ["network"] },
-    });
-  });
+  verifies(
+    "upgrade.moves",
+    "treats other content under the previous version number as a new version",
+    async () => {
+      const { fixture, bound } = await createBoundKernel();
+      await install(fixture, "0.2.0");
+      await bindVersion(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+      const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
+      await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+      await install(fixture, "0.1.0", [
+        toolWithSlot("greet", { network: "egress", allowed_domains: ["evil.example"] }),
+      ]);
+      const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+      expect(rolled_back).toMatchObject({
+        package_version: "0.1.0",
+        config: { team: "dev" },
+        policy: { approval: "always", timeout_ms: 9_000, permissions: { network: "none" } },
+        previous: { permissions_held: ["network"] },
+      });
+    },
+  );
 
-  test("restores trust only for the same bytes and only for the admin", async () => {
+  test("restores trust only for the same content and only for the admin", async () => {
     const policy = { host_target: true } as const;
     const { fixture, bound } = await createBoundKernel(undefined, { policy });
     await install(fixture, "0.2.0");
@@ -196,12 +200,12 @@ describe("rollback", () => {
     await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
     await bindVersion(fixture, "0.2.0");
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
-    // Other bytes under the same version are not trusted.
+    // Other content under the same version number is not trusted.
     await bindVersion(fixture, "0.2.0");
     const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    const other_bytes = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
-    await fixture.kernel.packages.install(admin, other_bytes);
+    const other_content = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
+    await fixture.kernel.packages.install(admin, other_content);
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
   });
 

@@ -20,45 +20,46 @@ function bound(
   };
 }
 
-test("creates a new plan when the generation, the bytes or the definitions differ", async () => {
+test("creates a new plan when the generation, the package digest or the definitions differ", async () => {
   const plans = createPlans();
-  const isolation = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).class;
+  const readClass = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).class;
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
-  expect(await isolation(bound())).toBe("isolated");
-  expect(await isolation(worker({ generation: 2 }))).toBe("worker");
+  expect(await readClass(bound())).toBe("isolated");
+  expect(await readClass(worker({ generation: 2 }))).toBe("worker");
   const withEffect = (effect_class: string): Manifest => manifest([toolExport("t", {}, { effect_class })]);
-  const effect = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).effect_class;
-  expect(await effect(bound({ generation: 3 }, {}, withEffect("unknown")))).toBe("unknown");
-  expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, withEffect("read_only")))).toBe(
+  const readEffect = async (bound_package: BoundPackage) =>
+    (await plans.get(bound_package, scope)).effect_class;
+  expect(await readEffect(bound({ generation: 3 }, {}, withEffect("unknown")))).toBe("unknown");
+  expect(await readEffect(bound({ generation: 3 }, { digest: "sha256:2" }, withEffect("read_only")))).toBe(
     "read_only",
   );
   const described = {
     ...bound({ generation: 3 }, { digest: "sha256:2" }, withEffect("unknown")),
     definitions_digest: "d2",
   };
-  expect(await effect(described)).toBe("unknown");
+  expect(await readEffect(described)).toBe("unknown");
 });
 
 test("applies the level of each project to its own plan", async () => {
   const host = hostPolicy({ projects: new Map([["org_local/proj_a", { network: "none" }]]) });
   const plans = new ExportPlans({ schemas: {} as never, host });
-  const network = async (project_id: string) =>
+  const readNetwork = async (project_id: string) =>
     (await plans.get(bound(), { ...scope, project_id })).grant.network;
-  expect([await network("proj_a"), await network("proj_b")]).toEqual(["none", "egress"]);
+  expect([await readNetwork("proj_a"), await readNetwork("proj_b")]).toEqual(["none", "egress"]);
 });
 
 test("shares a process only within a project, a generation and a grant", async () => {
-  const key = async (bound_package: BoundPackage, key_scope = scope) =>
+  const readKey = async (bound_package: BoundPackage, key_scope = scope) =>
     (await createPlans().get(bound_package, key_scope)).pool_key;
   const keys = [
-    await key(bound()),
-    await key(bound(), { ...scope, project_id: "proj_b" }),
-    await key(bound({ generation: 2 })),
-    await key(bound({ policy: { permissions: { network: "none" } } })),
-    await key(bound({}, { digest: "sha256:2" })),
+    await readKey(bound()),
+    await readKey(bound(), { ...scope, project_id: "proj_b" }),
+    await readKey(bound({ generation: 2 })),
+    await readKey(bound({ policy: { permissions: { network: "none" } } })),
+    await readKey(bound({}, { digest: "sha256:2" })),
   ];
   expect(new Set(keys).size).toBe(keys.length);
-  expect(await key(bound())).toBe(keys[0]);
+  expect(await readKey(bound())).toBe(keys[0]);
   const plan = await createPlans().get(bound(), scope);
   const narrowed = narrowGrant(plan, { network: "none" }, scope);
   expect(narrowed.grant.network).toBe("none");
@@ -75,8 +76,8 @@ test("puts a secret into the environment only while its slot is granted", async 
 });
 
 test("counts the calls to each tool of a whole package separately", async () => {
-  const concurrencyKey = async (bound_package: BoundPackage) =>
+  const readConcurrencyKey = async (bound_package: BoundPackage) =>
     (await createPlans().get(bound_package, scope)).concurrency_key;
-  expect(await concurrencyKey(bound())).toBe("bind_1");
-  expect(await concurrencyKey({ ...bound(), whole: true })).toBe("bind_1/t");
+  expect(await readConcurrencyKey(bound())).toBe("bind_1");
+  expect(await readConcurrencyKey({ ...bound(), whole: true })).toBe("bind_1/t");
 });

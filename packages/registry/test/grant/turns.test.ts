@@ -87,13 +87,13 @@ test("resumes a plugin's turn after a restart with the rights of that plugin", a
     return ok();
   };
   await first.call({ export_id: "harness", narrow: { tools: ["deploy"] } });
-  const pending = async (fixture: typeof first) =>
+  const listPending = async (fixture: typeof first) =>
     (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
-  await until(async () => (await pending(first)).length === 1);
+  await until(async () => (await listPending(first)).length === 1);
   await first.crash();
 
   const second = await createTestSession({ ...options, file: first.file });
-  const [question] = await pending(second);
+  const [question] = await listPending(second);
   await second.kernel.approvals.answer(admin, question!.id, { response: "approve" });
   await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
   const runs = (await second.kernel.runs.list(user, { session_id: "s1" }, { limit: 5 })).items;

@@ -14,7 +14,7 @@ test("reports what an installation would store, and stores and starts nothing", 
   const installer = await createInstaller(await openSqlite());
   const { kernel, runner } = installer.fixture;
   const packVersion = (version: string, slots: string[] = []) =>
-    packArchive(installer.folder(`kit-${version}-${slots.join("")}`, kitFiles(version, { slots })));
+    packArchive(installer.writeFolder(`kit-${version}-${slots.join("")}`, kitFiles(version, { slots })));
   const dry_run = await installer.install(await packVersion("1.0.0"), { bind: true, dry_run: true });
   expect(dry_run).toMatchObject({
     dry_run: true,
@@ -27,7 +27,11 @@ test("reports what an installation would store, and stores and starts nothing", 
   await expectNothingStored(installer);
   expect(installer.writes).toEqual([]);
   await installer.install(await packVersion("1.0.0"), { bind: true });
-  const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
+  const initial_state = [
+    await installer.listPackages(),
+    await installer.listBindings(),
+    installer.listDigests(),
+  ];
   const probed: unknown[] = [];
   runner.probe = async (request) => void probed.push(request);
   const next = await installer.install(await packVersion("2.0.0"), { bind: true, dry_run: true });
@@ -42,7 +46,7 @@ test("reports what an installation would store, and stores and starts nothing", 
   await expect(installer.install(needs_secret, { bind: true, dry_run: true })).rejects.toThrow(
     /needs a secret/,
   );
-  expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(
+  expect([await installer.listPackages(), await installer.listBindings(), installer.listDigests()]).toEqual(
     initial_state,
   );
   expect(installer.writes).toEqual(["installations.commit"]);
@@ -69,7 +73,7 @@ test.each([
   ["build a package", { allow_builds: ["parser"] }],
 ])("refuses to %s in a dry run", async (_what, settings) => {
   const installer = await createInstaller(await openSqlite());
-  const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+  const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
   await expect(installer.install(archive, { dry_run: true, ...settings })).rejects.toMatchObject({
     code: "request.invalid",
     message: expect.stringContaining("a dry run must not run any code"),

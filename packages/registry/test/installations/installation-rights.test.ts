@@ -34,7 +34,7 @@ test("requires the bindings scope only for an installation that binds, and the h
   await expect(installer.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
     code: "policy.denied",
   });
-  const folder = { kind: "folder", path: installer.folder("kit", kitFiles("1.0.0")) } as const;
+  const folder = { kind: "folder", path: installer.writeFolder("kit", kitFiles("1.0.0")) } as const;
   const org_admin: Caller = { ...admin, actor: "key_admin" };
   const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
   const { installations } = installer.fixture.kernel;

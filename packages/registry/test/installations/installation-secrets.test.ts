@@ -15,7 +15,7 @@ test("passes a secret of the request to a server on stdio in the variable that i
     "server.mjs": "process.exit(1);",
   };
   const secrets = { api_key: "secret://org_local/own" };
-  const { bindings } = await installer.install(await packArchive(installer.folder("own", files)), {
+  const { bindings } = await installer.install(await packArchive(installer.writeFolder("own", files)), {
     secrets,
   });
   expect(bindings).toMatchObject([{ binding: { secrets, policy: { secret_env: { api_key: "API_KEY" } } } }]);

@@ -50,7 +50,7 @@ describe.each([
         const report = (progress: ProgressReport) => {
           if (shouldCancel(progress)) stop.abort();
         };
-        const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+        const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
         const installing = installations.install(
           admin,
           archive,
@@ -65,7 +65,7 @@ describe.each([
       const report = (progress: ProgressReport) => {
         if (progress.step === "store") stop.abort();
       };
-      const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+      const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
       const done = await installations.install(
         admin,
         archive,
@@ -73,7 +73,7 @@ describe.each([
         { signal: stop.signal, report },
       );
       expect(done.bindings).toHaveLength(2);
-      expect(await installer.packages()).toHaveLength(1);
+      expect(await installer.listPackages()).toHaveLength(1);
     },
   );
 
@@ -83,7 +83,7 @@ describe.each([
     async () => {
       const installer = await createStoreInstaller();
       await installer.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
-      const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+      const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
       const done = await installer.install(archive, {
         bind: true,
         config: { team: "ops" },
@@ -105,7 +105,7 @@ describe.each([
         left_out: [],
         notes: [],
       });
-      expect(await installer.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+      expect(await installer.listBindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
       const actions = (await installer.fixture.kernel.audit.list(admin, {}, { limit: 50 })).items.map(
         ({ action }) => action,
       );
@@ -119,7 +119,7 @@ describe.each([
 
   verifies("pkg.install-atomic", "reports an installation that changes nothing as unchanged", async () => {
     const installer = await createStoreInstaller();
-    const folder = installer.folder("kit", kitFiles("1.0.0"));
+    const folder = installer.writeFolder("kit", kitFiles("1.0.0"));
     const first = await installer.install(await packArchive(folder), { bind: true });
     const again = await installer.install(await packArchive(folder), {
       bind: true,
@@ -127,29 +127,37 @@ describe.each([
     });
     expect(again.packages).toEqual(first.packages.map((item) => ({ ...item, created: false })));
     expect(again.bindings).toEqual(first.bindings.map(({ binding }) => ({ binding, change: "unchanged" })));
-    expect(installer.digests()).toHaveLength(1);
+    expect(installer.listDigests()).toHaveLength(1);
   });
 
   verifies(
     "pkg.install-atomic",
-    "keeps the installed version when other bytes have the same version number",
+    "keeps the installed version when other content has the same version number",
     async () => {
       const installer = await createStoreInstaller();
-      await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))), { bind: true });
-      const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
-      const other_bytes = await packArchive(
-        installer.folder("other", kitFiles("1.0.0", { remark: "other" })),
+      await installer.install(await packArchive(installer.writeFolder("kit", kitFiles("1.0.0"))), {
+        bind: true,
+      });
+      const initial_state = [
+        await installer.listPackages(),
+        await installer.listBindings(),
+        installer.listDigests(),
+      ];
+      const other_archive = await packArchive(
+        installer.writeFolder("other", kitFiles("1.0.0", { remark: "other" })),
       );
-      await expect(installer.install(other_bytes, { bind: true })).rejects.toMatchObject({
+      await expect(installer.install(other_archive, { bind: true })).rejects.toMatchObject({
         code: "package.conflict",
       });
-      expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(
-        initial_state,
-      );
+      expect([
+        await installer.listPackages(),
+        await installer.listBindings(),
+        installer.listDigests(),
+      ]).toEqual(initial_state);
     },
   );
 
-  test.each(["during", "instead of"])("stores nothing when the store fails %s the commit", async (when) => {
+  test.each(["during", "before"])("stores nothing when the store fails %s the commit", async (when) => {
     const installer = await createStoreInstaller((store) => ({
       ...store,
       installations: {
@@ -163,7 +171,7 @@ describe.each([
         },
       },
     }));
-    const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+    const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
     await expect(installer.install(archive, { bind: true })).rejects.toMatchObject({
       code: expect.stringMatching(/^(store\.unavailable|binding\.conflict|internal)$/),
     });
@@ -175,13 +183,16 @@ describe.each([
     "moves all bindings to the next version in the transaction that installs it",
     async () => {
       const installer = await createStoreInstaller();
-      await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
-        bind: true,
-        policy: { timeout_ms: 5_000 },
-      });
+      await installer.install(
+        await packArchive(installer.writeFolder("one", kitFiles("1.0.0", { slots: [] }))),
+        {
+          bind: true,
+          policy: { timeout_ms: 5_000 },
+        },
+      );
       installer.writes.length = 0;
       const two = await installer.install(
-        await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: [] }))),
+        await packArchive(installer.writeFolder("two", kitFiles("2.0.0", { slots: [] }))),
         {
           bind: true,
         },
@@ -191,43 +202,53 @@ describe.each([
         { change: "moved", binding: { package_version: "2.0.0", policy: { timeout_ms: 5_000 } } },
         { change: "moved", binding: { package_version: "2.0.0", previous: { package_version: "1.0.0" } } },
       ]);
-      expect(await installer.bindings()).toEqual(["acme/kit@2.0.0 greet", "acme/kit@2.0.0 wave"]);
+      expect(await installer.listBindings()).toEqual(["acme/kit@2.0.0 greet", "acme/kit@2.0.0 wave"]);
     },
   );
 
   test("does not install a version that a bound export cannot move to", async () => {
     const installer = await createStoreInstaller();
-    await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
-      bind: true,
-    });
-    const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
+    await installer.install(
+      await packArchive(installer.writeFolder("one", kitFiles("1.0.0", { slots: [] }))),
+      {
+        bind: true,
+      },
+    );
+    const initial_state = [
+      await installer.listPackages(),
+      await installer.listBindings(),
+      installer.listDigests(),
+    ];
     // An active binding must not lose its secret.
-    const next = await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: ["fresh"] })));
+    const next = await packArchive(installer.writeFolder("two", kitFiles("2.0.0", { slots: ["fresh"] })));
     await expect(installer.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
-    expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(
+    expect([await installer.listPackages(), await installer.listBindings(), installer.listDigests()]).toEqual(
       initial_state,
     );
   });
 
   test("gives a new version its own share of the traffic next to the bound version", async () => {
     const installer = await createStoreInstaller();
-    await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
-      bind: true,
-    });
-    const two = installer.folder("two", kitFiles("2.0.0", { slots: [] }));
+    await installer.install(
+      await packArchive(installer.writeFolder("one", kitFiles("1.0.0", { slots: [] }))),
+      {
+        bind: true,
+      },
+    );
+    const two = installer.writeFolder("two", kitFiles("2.0.0", { slots: [] }));
     const rollout = { traffic_percent: 10 };
     const done = await installer.install(await packArchive(two), { bind: true, rollout });
     expect(done.bindings.map(({ change }) => change)).toEqual(["created", "created"]);
-    expect(await installer.bindings()).toHaveLength(4);
+    expect(await installer.listBindings()).toHaveLength(4);
     // The rollout does not change when the version is installed again.
     const again = await installer.install(await packArchive(two), { bind: true });
     expect(again.bindings.map(({ change }) => change)).toEqual(["unchanged", "unchanged"]);
-    expect(await installer.bindings()).toHaveLength(4);
+    expect(await installer.listBindings()).toHaveLength(4);
   });
 
   test("stores a source once when it is installed several times at the same time", async () => {
     const installer = await createStoreInstaller();
-    const folder = installer.folder("kit", kitFiles("1.0.0", { slots: [] }));
+    const folder = installer.writeFolder("kit", kitFiles("1.0.0", { slots: [] }));
     const sources = await Promise.all(Array.from({ length: 4 }, () => packArchive(folder)));
     const done = await Promise.all(sources.map((source) => installer.install(source, { bind: true })));
     const created = done.filter(({ packages }) => packages[0]!.created);
@@ -235,8 +256,8 @@ describe.each([
     for (const { bindings } of done) expect(bindings).toHaveLength(2);
     const changes = done.flatMap(({ bindings }) => bindings.map(({ change }) => change));
     expect(changes.filter((change) => change === "created")).toHaveLength(2);
-    expect(await installer.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
-    expect(installer.digests()).toHaveLength(1);
+    expect(await installer.listBindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+    expect(installer.listDigests()).toHaveLength(1);
   });
 
   test("plans again when a binding is changed between reading and committing", async () => {
@@ -253,7 +274,7 @@ describe.each([
       },
     }));
     const installed = await installer.install(
-      await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))),
+      await packArchive(installer.writeFolder("one", kitFiles("1.0.0", { slots: [] }))),
       {
         bind: true,
       },
@@ -267,7 +288,7 @@ describe.each([
         undefined,
       );
     const upgraded = await installer.install(
-      await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: [] }))),
+      await packArchive(installer.writeFolder("two", kitFiles("2.0.0", { slots: [] }))),
       {
         bind: true,
       },
@@ -325,8 +346,8 @@ describe.each([
     });
     const failing = { secrets: { key: "secret://org_local/none" } };
     await expect(installer.install(two_servers, failing)).rejects.toMatchObject({ code: "binding.invalid" });
-    expect(await installer.packages()).toEqual(["mcp/far@0.0.0"]);
-    expect(installer.digests()).toHaveLength(1);
+    expect(await installer.listPackages()).toEqual(["mcp/far@0.0.0"]);
+    expect(installer.listDigests()).toHaveLength(1);
   });
 });
 
@@ -337,7 +358,7 @@ test.each([
   ["settings without a binding", { config: { team: "ops" } }, /nothing is bound/],
 ])("leaves no row and no bytes after %s", async (_what, settings, reason) => {
   const installer = await createInstaller(await openSqlite());
-  const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
+  const archive = await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")));
   await expect(installer.install(archive, settings)).rejects.toThrow(reason);
   await expectNothingStored(installer);
   expect(installer.writes).toEqual([]);
@@ -347,7 +368,7 @@ test("detects the format of an archive and binds packages that describe themselv
   const installer = await createInstaller(await openSqlite());
   const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
   const tools = await installer.install(
-    await packArchive(installer.folder("files", { "tools/greet.ts": tool })),
+    await packArchive(installer.writeFolder("files", { "tools/greet.ts": tool })),
   );
   expect(tools).toMatchObject({
     kind: "package",
@@ -361,7 +382,7 @@ test("detects the format of an archive and binds packages that describe themselv
     description: "A bench.",
   };
   const instrument = await packArchive(
-    installer.folder("bench", {
+    installer.writeFolder("bench", {
       "META-INF/hefty-plugin.json": JSON.stringify({
         ...description,
         providerClass: "./provider.mjs#Provider",
@@ -373,7 +394,9 @@ test("detects the format of an archive and binds packages that describe themselv
   expect(await installer.install(instrument)).toMatchObject({
     bindings: [{ binding: { package_id: "hefty/bench" } }],
   });
-  const office = await installer.install(await packArchive(installer.folder("office", agentPluginFiles())));
+  const office = await installer.install(
+    await packArchive(installer.writeFolder("office", agentPluginFiles())),
+  );
   expect(office).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office", version: "1.0.0" },
@@ -382,11 +405,11 @@ test("detects the format of an archive and binds packages that describe themselv
   });
   // A package that lists its exports is bound only on request.
   expect(
-    (await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))))).bindings,
+    (await installer.install(await packArchive(installer.writeFolder("kit", kitFiles("1.0.0"))))).bindings,
   ).toEqual([]);
   expect(
     (
-      await installer.install(await packArchive(installer.folder("tools", { "tools/x.ts": tool })), {
+      await installer.install(await packArchive(installer.writeFolder("tools", { "tools/x.ts": tool })), {
         bind: false,
       })
     ).bindings,
@@ -397,7 +420,7 @@ test("describes a source without installing anything", async () => {
   const installer = await createInstaller(await openSqlite());
   const { installations } = installer.fixture.kernel;
   expect(
-    await installations.inspect(admin, await packArchive(installer.folder("kit", kitFiles("1.0.0")))),
+    await installations.inspect(admin, await packArchive(installer.writeFolder("kit", kitFiles("1.0.0")))),
   ).toEqual({
     kind: "package",
     packages: [
@@ -418,7 +441,7 @@ test("describes a source without installing anything", async () => {
     left_out: [],
     notes: [],
   });
-  const office = { kind: "folder", path: installer.folder("office", agentPluginFiles()) } as const;
+  const office = { kind: "folder", path: installer.writeFolder("office", agentPluginFiles()) } as const;
   expect(await installations.inspect(admin, office)).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office" },
@@ -444,7 +467,7 @@ test("lists kernel plugins on inspection, and refuses to install them as package
     exports: "./index.js",
     "yaya.plugins.v1": { "acme-memory": { category: "memory" } },
   };
-  const path = installer.folder("memory", {
+  const path = installer.writeFolder("memory", {
     "package.json": JSON.stringify(manifest),
     "index.js": "export default {};",
   });
@@ -462,7 +485,7 @@ test("lists kernel plugins on inspection, and refuses to install them as package
       fix: expect.stringContaining("backplane plugin install"),
     });
   const broken = { ...manifest, "yaya.plugins.v1": { "acme-memory": { category: "nothing" } } };
-  const broken_folder = installer.folder("broken", {
+  const broken_folder = installer.writeFolder("broken", {
     "package.json": JSON.stringify(broken),
     "index.js": "",
   });

@@ -20,11 +20,11 @@ export interface Installer {
     caller?: Caller,
   ): Promise<InstallResult>;
   /** Writes a folder with these files. */
-  folder(name: string, files: Record<string, string>): string;
+  writeFolder(name: string, files: Record<string, string>): string;
   /** The ids and versions of the installed packages. */
-  packages(): Promise<string[]>;
-  bindings(): Promise<string[]>;
-  digests(): string[];
+  listPackages(): Promise<string[]>;
+  listBindings(): Promise<string[]>;
+  listDigests(): string[];
   /** Names of the write operations of the store that change packages and bindings, in order. */
   writes: string[];
 }
@@ -41,9 +41,9 @@ export async function openSqlite(): Promise<Store> {
 
 /** Fails if a package, a binding or bytes were stored. */
 export async function expectNothingStored(installer: Installer): Promise<void> {
-  expect(await installer.packages()).toEqual([]);
-  expect(await installer.bindings()).toEqual([]);
-  expect(installer.digests()).toEqual([]);
+  expect(await installer.listPackages()).toEqual([]);
+  expect(await installer.listBindings()).toEqual([]);
+  expect(installer.listDigests()).toEqual([]);
 }
 
 export async function createInstaller(store: Store): Promise<Installer> {
@@ -63,7 +63,7 @@ export async function createInstaller(store: Store): Promise<Installer> {
     writes,
     install: (source, settings = {}, caller = admin) =>
       fixture.kernel.installations.install(caller, source, settings),
-    folder(name, files) {
+    writeFolder(name, files) {
       const dir = join(home, name);
       for (const [file, text] of Object.entries(files)) {
         mkdirSync(dirname(join(dir, file)), { recursive: true });
@@ -71,15 +71,15 @@ export async function createInstaller(store: Store): Promise<Installer> {
       }
       return dir;
     },
-    packages: async () =>
+    listPackages: async () =>
       (await store.packages.list("org_local", all)).items
         .map(({ package_id, version }) => `${package_id}@${version}`)
         .sort(),
-    bindings: async () =>
+    listBindings: async () =>
       (await store.bindings.list(admin.scope, {}, all)).items
         .map((binding) => `${binding.package_id}@${binding.package_version} ${binding.export_id}`)
         .sort(),
-    digests() {
+    listDigests() {
       const dir = join(home, "blobs/sha256");
       return existsSync(dir) ? readdirSync(dir) : [];
     },

@@ -14,7 +14,7 @@ test("sorts each plugin after those that it requires, otherwise in the given ord
   expect(cycles.size).toBe(0);
 });
 
-test("reports a cycle from the point of view of each member and not for plugins that only depend on one", () => {
+test("reports a cycle starting at each of its members, and not for plugins that only depend on it", () => {
   const { names, cycles } = sortByDependencies([
     node("x", "a"),
     node("a", "b"),

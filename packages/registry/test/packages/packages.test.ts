@@ -16,8 +16,8 @@ test("installs the same bytes once, refuses different bytes under the same versi
     package: { package_id: "acme/devkit", installed_by: "admin" },
   });
   expect(await packages.install(admin, source)).toEqual({ created: false, package: first.package });
-  const other_bytes = fixture.importer.add(content, {}, "other bytes");
-  await expect(packages.install(admin, other_bytes)).rejects.toMatchObject({ code: "package.conflict" });
+  const other_content = fixture.importer.add(content, {}, "other bytes");
+  await expect(packages.install(admin, other_content)).rejects.toMatchObject({ code: "package.conflict" });
   expect(fixture.importer.discarded).toHaveLength(1);
   const other_org: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
   await expect(packages.get(other_org, first.package.id)).rejects.toMatchObject({

@@ -64,23 +64,23 @@ verifies(
       toolExport("look", {}, { category: "coding", effect_class: "idempotent_write" }),
       toolExport("plain"),
     );
-    const tries = async () =>
+    const callTools = async () =>
       await Promise.all(["edit", "look", "plain"].map((name) => callOutcome(fixture, name)));
     const ran = "succeeded";
     await setPolicy(fixture, { roles: { user: { allow: { origins: ["core"] } } } });
-    expect(await tries()).toEqual(["role", "role", "role"]);
+    expect(await callTools()).toEqual(["role", "role", "role"]);
     await setPolicy(fixture, {
       roles: { user: { allow: { origins: ["plugin"] }, deny: { origins: ["plugin"] } } },
     });
-    expect(await tries()).toEqual(["role", "role", "role"]);
+    expect(await callTools()).toEqual(["role", "role", "role"]);
     await setPolicy(fixture, { roles: { user: { allow: { tools: ["*"] }, deny: { tools: ["ed*"] } } } });
-    expect(await tries()).toEqual(["role", ran, ran]);
+    expect(await callTools()).toEqual(["role", ran, ran]);
     await setPolicy(fixture, { roles: { user: { allow: { categories: ["coding"] } } } });
-    expect(await tries()).toEqual([ran, ran, "role"]);
+    expect(await callTools()).toEqual([ran, ran, "role"]);
     await setPolicy(fixture, { roles: { user: { deny: { categories: ["coding"] } } } });
-    expect(await tries()).toEqual(["role", "role", ran]);
+    expect(await callTools()).toEqual(["role", "role", ran]);
     await setPolicy(fixture, { roles: { user: { max_risk: "low" } } });
-    expect(await tries()).toEqual([ran, "role", ran]);
+    expect(await callTools()).toEqual([ran, "role", ran]);
     expect(await listToolNames(fixture)).toEqual(["edit", "plain"]);
     // The policy does not limit other roles.
     expect(await callOutcome(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
@@ -97,21 +97,21 @@ test("ignores the case of categories, and limits tools whose category is named l
     toolExport("run", {}, { category: "Shell" }),
     toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
   );
-  const tries = async () => await Promise.all(["run", "sly"].map((name) => callOutcome(fixture, name)));
+  const callTools = async () => await Promise.all(["run", "sly"].map((name) => callOutcome(fixture, name)));
   await setPolicy(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
-  expect(await tries()).toEqual(["role", "succeeded"]);
+  expect(await callTools()).toEqual(["role", "succeeded"]);
   await setPolicy(fixture, {
     allowed_tool_categories: ["SHELL"],
     roles: { user: { allow: { categories: ["shell"] } } },
   });
-  expect(await tries()).toEqual(["succeeded", "role"]);
+  expect(await callTools()).toEqual(["succeeded", "role"]);
   await setPolicy(fixture, { roles: { user: { max_risk: "low" } } });
-  expect(await tries()).toEqual(["role", "role"]);
+  expect(await callTools()).toEqual(["role", "role"]);
 });
 
 verifies(
   "instr.security-rules",
-  "applies rules of the plugin and of the policy: both deny, both raise, neither allows",
+  "applies rules of the plugin and of the policy, which can deny a call or raise its risk but not allow it",
   async () => {
     const plugin_rules = [
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
@@ -124,13 +124,13 @@ verifies(
     expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await callOutcome(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
     expect(await callOutcome(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
-    const explanation = async (input: object) => {
+    const explainCall = async (input: object) => {
       const query = { tool: "write", context: "conversation" as const, input: input as never };
       const { outcome, risk } = await fixture.kernel.policy.explain(admin, query);
       return [outcome, risk];
     };
-    expect(await explanation({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
-    expect(await explanation({ items: [{ danger: false }] })).toEqual(["run", "low"]);
+    expect(await explainCall({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
+    expect(await explainCall({ items: [{ danger: false }] })).toEqual(["run", "low"]);
     await setPolicy(fixture, {
       tolerance: { conversation: "full" },
       rules: [
@@ -141,7 +141,7 @@ verifies(
     expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await callOutcome(fixture, "write", {})).toBe("security");
     expect(await callOutcome(fixture, "other", {})).toBe("succeeded");
-    expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
+    expect(await explainCall({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // The action `allow` makes the rule invalid, so every call to the tool is denied.
     const with_invalid_rule = await createKernelWith(
       toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }),

@@ -59,7 +59,7 @@ async function createTestPackage(
   sign: (identity: Parameters<typeof signPackage>[0]) => unknown[],
   id?: string,
 ): Promise<TestPackage> {
-  const folder = installer.folder(`plugin-${count++}`, {
+  const folder = installer.writeFolder(`plugin-${count++}`, {
     "vai-plugin.toml": manifestText(version, id),
     "bin/plugin": "#!/bin/sh\nexit 0\n",
     "package-lock.json": `{"lockfileVersion":3,"for":"${version}"}`,
@@ -207,14 +207,14 @@ verifies(
     const { packages } = await install(await createTestPackage("1.0.0", signWith(acme)));
     await install(await createTestPackage("1.0.0", signWith(other_key), "acme/later"));
     const { kernel } = installer.fixture;
-    const states = async () =>
+    const readStates = async () =>
       (await kernel.packages.list(admin, { limit: 10 })).items
         .map(({ package_id, signature }) => `${package_id} ${signature?.state} ${signature?.reason}`)
         .sort();
-    expect(await states()).toEqual(["acme/hello verified null", "acme/later verified null"]);
+    expect(await readStates()).toEqual(["acme/hello verified null", "acme/later verified null"]);
     await kernel.trusted_keys.revoke(admin, id, "stolen");
     installer.fixture.clock.wall_offset = 7_200_000;
-    expect(await states()).toEqual([
+    expect(await readStates()).toEqual([
       "acme/hello revoked signature.revoked",
       "acme/later expired signature.expired",
     ]);
@@ -238,13 +238,13 @@ verifies(
     const corrected = await trust(acme, { name: "Acme Inc.", packages: ["acme/*"] });
     expect(corrected).toEqual({ ...first, name: "Acme Inc.", packages: ["acme/*"] });
     const { packages } = await install(signed_package);
-    const state = async () => (await kernel.packages.get(admin, packages[0]!.package.id)).signature;
-    expect(await state()).toMatchObject({ state: "verified", key_name: "Acme Inc." });
+    const readSignature = async () => (await kernel.packages.get(admin, packages[0]!.package.id)).signature;
+    expect(await readSignature()).toMatchObject({ state: "verified", key_name: "Acme Inc." });
     await trust(acme, { packages: ["other/*"] });
-    expect(await state()).toMatchObject({ state: "unverified", reason: "signature.untrusted" });
+    expect(await readSignature()).toMatchObject({ state: "unverified", reason: "signature.untrusted" });
     await trust(acme, { packages: ["acme/*"] });
     clock.wall_offset = 2 * HOUR;
-    expect(await state()).toMatchObject({ state: "expired", reason: "signature.expired" });
+    expect(await readSignature()).toMatchObject({ state: "expired", reason: "signature.expired" });
     const expired = await captureRefusal(install(await createTestPackage("1.1.0", signWith(acme))));
     expect([expired.code, expired.fix]).toEqual([
       "signature.expired",
@@ -253,7 +253,7 @@ verifies(
 
     // A renewal does not extend the trust to other packages.
     expect((await trust(acme, { not_after: hoursFromNow(48) })).packages).toEqual(["acme/*"]);
-    expect(await state()).toMatchObject({ state: "verified", reason: null });
+    expect(await readSignature()).toMatchObject({ state: "verified", reason: null });
     await install(await createTestPackage("1.1.0", signWith(acme)));
     expect((await trust(acme, { not_after: null })).not_after).toBeNull();
     expect((await kernel.trusted_keys.list(admin, { limit: 10 })).items).toHaveLength(1);
@@ -359,7 +359,7 @@ verifies("pkg.sign", "accepts one valid signature of several, so that keys can b
 
 verifies(
   "pkg.sign",
-  "refuses an older version than the highest signed one, even after that was removed",
+  "refuses an older version than the highest signed one, even after the highest one was removed",
   async () => {
     await trust(acme);
     const older = await createTestPackage("1.0.0", signWith(acme));
@@ -371,7 +371,7 @@ verifies(
     expect(error.details).toMatchObject({ version: "1.0.0", highest: "1.1.0" });
     await expectNothingStored(installer);
     await install(older, { allow_downgrade: true });
-    expect(await installer.packages()).toEqual(["acme/hello@1.0.0"]);
+    expect(await installer.listPackages()).toEqual(["acme/hello@1.0.0"]);
     // The downgrade does not lower the highest version.
     expect((await captureRefusal(install(await createTestPackage("1.0.5", signWith(acme))))).code).toBe(
       "signature.rollback",

@@ -45,15 +45,15 @@ test("shows skills where their binding is visible, and prefixes a taken name wit
   const fixture = await createSkillSession();
   await fixture.bind(skillPackage("acme/office"));
   await fixture.bind(skillPackage("other/office", [SKILLS[0]!]));
-  const names = async (project_id: string) => {
+  const listNames = async (project_id: string) => {
     const caller = { ...user, scope: { ...user.scope, project_id } };
     const ended = await fixture.call({ export_id: "skill", input: {} }, caller);
     return JSON.stringify(ended.tool_result);
   };
-  const project_names = await names("proj_default");
+  const project_names = await listNames("proj_default");
   expect(project_names).toContain("- fill-forms:");
   expect(project_names).toContain("- other:office:fill-forms:");
-  expect(await names("proj_other")).toContain("No skill matches.");
+  expect(await listNames("proj_other")).toContain("No skill matches.");
 });
 
 test("binds a package of skills only as a whole", async () => {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { weakenSandbox } from "../../../../test/hostile/hostile.ts";
+import { weakenSandbox } from "../../../../test/hostile/attack-programs.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { SandboxStatus } from "../../src/sandbox/status.ts";
 import { userNamespaceFix } from "../../src/sandbox/user-namespaces.ts";

@@ -61,7 +61,7 @@ const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
   listInvocations({ org_id: "o", project_id, filter: { ...NO_FILTER, ...filter }, before: "~", limit: 5 });
 
-/** To run an operation to its end, `collectStatements` returns a made-up row for most statements. */
+/** `collectStatements` answers most statements with a made-up row, so that an operation runs to its end. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
   ["calls of a trace", () => listTrace({ org_id: "o", project_id: "p", trace_id: "t", after: "", limit: 5 })],
   ["model calls", () => listLlmCalls({}, ["o", "p", "~", 5])],

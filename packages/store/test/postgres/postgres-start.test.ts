@@ -52,7 +52,7 @@ test("reports the host and port of a server that cannot be reached", async () =>
   expect(JSON.stringify(failure) + failure.message + failure.fix).not.toContain("hunter2");
 });
 
-test("reports a refused login without showing the password", async () => {
+test("reports that PostgreSQL refused the user, without showing the password", async () => {
   const hba_file = join(new URL(server.url).searchParams.get("host") ?? "", "data", "pg_hba.conf");
   const has_password = existsSync(hba_file);
   // In a cluster that the tests started, one user needs a password; in any other cluster, an unknown user is refused.

@@ -111,7 +111,7 @@ describe("two gateways on one database", () => {
     await second.invocations.open(row, { records: {} });
     const claim = async (at: number) =>
       (await subject.store.invocations.claimOrphans("node_x", at, 10_000)).some(
-        (taken) => taken.id === row.id,
+        (claimed) => claimed.id === row.id,
       );
     expect(await claim(now + 999)).toBe(false);
     expect(await claim(now + 1_000)).toBe(true);
@@ -127,7 +127,7 @@ describe("two gateways on one database", () => {
     const run = sampleRun(key, { node_id: node });
     await second.runs.start(run, tape(key, "hello"), 1, {});
     const claim = async (at: number) =>
-      (await subject.store.runs.claimOrphans("node_x", at, 10_000)).some((taken) => taken.id === run.id);
+      (await subject.store.runs.claimOrphans("node_x", at, 10_000)).some((claimed) => claimed.id === run.id);
     expect(await claim(now + 999)).toBe(false);
     expect(await claim(now + 1_000)).toBe(true);
     expect(await claim(now + 1_000)).toBe(false);

@@ -34,7 +34,7 @@ interface TestFile extends SharedFile {
 const reads = new Map<string, number>();
 
 /** Reads in parts that are not aligned with the chunks of the store. */
-function fileOf(content: Buffer | string): TestFile {
+function createFile(content: Buffer | string): TestFile {
   const bytes = Buffer.from(content);
   const sha256 = hash("sha256", bytes, "hex");
   return {
@@ -49,12 +49,12 @@ function fileOf(content: Buffer | string): TestFile {
 }
 
 /** A package with these files and a listing of its own. */
-function packageOf(...files: TestFile[]): { digest: string; files: TestFile[] } {
-  const listing = fileOf(`package ${++count} ${files.map(({ sha256 }) => sha256).join(" ")}`);
+function createPackage(...files: TestFile[]): { digest: string; files: TestFile[] } {
+  const listing = createFile(`package ${++count} ${files.map(({ sha256 }) => sha256).join(" ")}`);
   return { digest: `sha256:${listing.sha256}`, files: [listing, ...files] };
 }
 
-const unique = (length: number) => fileOf(Buffer.alloc(length, `${++count} content `));
+const createUniqueFile = (length: number) => createFile(Buffer.alloc(length, `${++count} content `));
 
 async function readBack(node: PostgresStore, files: readonly TestFile[]): Promise<(Buffer | null)[]> {
   const contents: (Buffer | null)[] = [];
@@ -89,11 +89,11 @@ async function insertPackageRow(digest: string): Promise<void> {
 
 test("returns all bytes on another node, whatever the sizes of the files", async () => {
   const sizes = [1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * 1024 * 1024 + 5];
-  const files = sizes.map(unique);
-  const small = Array.from({ length: 1_200 }, () => unique(700));
-  const stored = packageOf(...files, ...small);
+  const files = sizes.map(createUniqueFile);
+  const small = Array.from({ length: 1_200 }, () => createUniqueFile(700));
+  const stored = createPackage(...files, ...small);
   expect(await nodes[1].shared_packages.find(stored.digest)).toBeNull();
-  await nodes[0].shared_packages.store(stored.digest, [...stored.files, fileOf("")]);
+  await nodes[0].shared_packages.store(stored.digest, [...stored.files, createFile("")]);
   expect(await nodes[1].shared_packages.find(stored.digest)).toEqual({
     listing_bytes: stored.files[0]!.bytes,
   });
@@ -103,8 +103,8 @@ test("returns all bytes on another node, whatever the sizes of the files", async
 });
 
 test("stores a file once for all packages that contain it, and reads a stored file only if it is damaged", async () => {
-  const [small, large] = [unique(5_000), unique(CHUNK_BYTES * 3)];
-  const [first, second] = [packageOf(small, large), packageOf(small, large)];
+  const [small, large] = [createUniqueFile(5_000), createUniqueFile(CHUNK_BYTES * 3)];
+  const [first, second] = [createPackage(small, large), createPackage(small, large)];
   await nodes[0].shared_packages.store(first.digest, first.files);
   reads.clear();
   await nodes[1].shared_packages.store(second.digest, second.files);
@@ -128,8 +128,12 @@ test("stores a file once for all packages that contain it, and reads a stored fi
 });
 
 test("does not read a chunk with another length than the file requires", async () => {
-  const [longer, shorter, missing] = [unique(50), unique(50), unique(CHUNK_BYTES + 9)];
-  const { digest, files } = packageOf(longer, shorter, missing);
+  const [longer, shorter, missing] = [
+    createUniqueFile(50),
+    createUniqueFile(50),
+    createUniqueFile(CHUNK_BYTES + 9),
+  ];
+  const { digest, files } = createPackage(longer, shorter, missing);
   await nodes[0].shared_packages.store(digest, files);
   await direct.query("update shared_file_chunks set content = content || '\\x00'::bytea where sha256 = $1", [
     longer.sha256,
@@ -142,8 +146,8 @@ test("does not read a chunk with another length than the file requires", async (
 });
 
 test("leaves a package absent when a file cannot be read, and stores it completely afterwards", async () => {
-  const [before, broken] = [unique(100), unique(CHUNK_BYTES * 6)];
-  const { digest, files } = packageOf(before, broken);
+  const [before, broken] = [createUniqueFile(100), createUniqueFile(CHUNK_BYTES * 6)];
+  const { digest, files } = createPackage(before, broken);
   const failing: SharedFile = {
     ...broken,
     async *read() {
@@ -166,8 +170,8 @@ test("leaves a package absent when a file cannot be read, and stores it complete
 });
 
 test("removes a package with its files, except those of another version", async () => {
-  const [common, own] = [unique(2_000), unique(CHUNK_BYTES + 1)];
-  const [first, second] = [packageOf(common, own), packageOf(common)];
+  const [common, own] = [createUniqueFile(2_000), createUniqueFile(CHUNK_BYTES + 1)];
+  const [first, second] = [createPackage(common, own), createPackage(common)];
   const { shared_packages } = nodes[0];
   for (const { digest, files } of [first, second]) {
     await shared_packages.store(digest, files);
@@ -183,7 +187,7 @@ test("removes a package with its files, except those of another version", async 
 });
 
 test("keeps a package that a row of any organization uses or that another node is installing", async () => {
-  const [used, held] = [packageOf(unique(10)), packageOf(unique(10))];
+  const [used, held] = [createPackage(createUniqueFile(10)), createPackage(createUniqueFile(10))];
   const [first, second] = nodes.map(({ shared_packages }) => shared_packages);
   for (const { digest, files } of [used, held]) await first!.store(digest, files);
   await insertPackageRow(used.digest);
@@ -203,7 +207,7 @@ test("keeps a package that a row of any organization uses or that another node i
 });
 
 test("a removal waits for a node that is about to protect the package", async () => {
-  const { digest, files } = packageOf(unique(10));
+  const { digest, files } = createPackage(createUniqueFile(10));
   const { shared_packages } = nodes[1];
   await shared_packages.store(digest, files);
   await shared_packages.release(digest);
@@ -224,7 +228,7 @@ test("a removal waits for a node that is about to protect the package", async ()
 }, 90_000);
 
 test("sweeps files of unfinished packages an hour after they were stored", async () => {
-  const [old, fresh] = [unique(10), unique(10)];
+  const [old, fresh] = [createUniqueFile(10), createUniqueFile(10)];
   for (const { sha256 } of [old, fresh]) {
     await direct.query(
       "insert into shared_files (sha256, kept_at) values ($1, (extract(epoch from now()) * 1000)::bigint)",
@@ -237,9 +241,9 @@ test("sweeps files of unfinished packages an hour after they were stored", async
 });
 
 test("stores a package while its files are being removed with another package", async () => {
-  const files = Array.from({ length: 40 }, () => unique(300));
+  const files = Array.from({ length: 40 }, () => createUniqueFile(300));
   for (let round = 0; round < 15; round++) {
-    const [old, next] = [packageOf(...files), packageOf(...files)];
+    const [old, next] = [createPackage(...files), createPackage(...files)];
     const [first, second] = nodes.map(({ shared_packages }) => shared_packages);
     await first!.store(old.digest, old.files);
     await first!.release(old.digest);
@@ -257,7 +261,11 @@ test("stores a package while its files are being removed with another package", 
 }, 60_000);
 
 test("finds the used packages that the database lacks, and reports an unavailable database", async () => {
-  const [stored, lacking, unused] = [packageOf(unique(9)), packageOf(unique(9)), packageOf(unique(9))];
+  const [stored, lacking, unused] = [
+    createPackage(createUniqueFile(9)),
+    createPackage(createUniqueFile(9)),
+    createPackage(createUniqueFile(9)),
+  ];
   await nodes[0].shared_packages.store(stored.digest, stored.files);
   for (const { digest } of [stored, lacking]) await insertPackageRow(digest);
   const digests = [stored, lacking, unused].map(({ digest }) => digest);

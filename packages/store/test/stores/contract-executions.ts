@@ -70,13 +70,13 @@ export function executionCases(store: () => Store): void {
           await sessions.compact(key, { chain_id: first.id, last_entry_id: 0 }, newChain(), [], {}, options);
         },
       };
-      for (const [what, limit, max] of [
+      for (const [method, limit, max] of [
         ["countStep", "max_steps", 2],
         ["compact", "max_compactions", 1],
       ] as const) {
-        const uses = await Promise.allSettled(Array.from({ length: 8 }, () => use[what]()));
+        const uses = await Promise.allSettled(Array.from({ length: 8 }, () => use[method]()));
         expect(uses.filter(({ status }) => status === "fulfilled")).toHaveLength(max);
-        await expect(use[what]()).rejects.toMatchObject({
+        await expect(use[method]()).rejects.toMatchObject({
           code: "harness.limit",
           details: { limit, max, used: max },
         });

@@ -181,7 +181,7 @@ export function llmCallCases(store: () => Store): void {
     await makeCall(scope, { run_id: run.id }, { status: "cancelled" });
     await makeCall(scope, { run_id: run.id, operation: "count_tokens" }, { usage });
     await makeCall(scope, {}, { usage });
-    const late = await makeCall(scope, { run_id: run.id }, null);
+    const running_call = await makeCall(scope, { run_id: run.id }, null);
     const expected = tokenUsage({
       input_other: 500,
       input_cache_read: 100,
@@ -193,7 +193,7 @@ export function llmCallCases(store: () => Store): void {
     await end();
     expect(await runs.get(scope, run.id)).toMatchObject({ usage: expected, iterations: 6 });
     expect(await readTokens(scope)).toEqual([650, 1]);
-    await llm_calls.settle({ ...late, status: "cancelled", usage: tokenUsage({ output: 4 }) }, [], 0);
+    await llm_calls.settle({ ...running_call, status: "cancelled", usage: tokenUsage({ output: 4 }) }, [], 0);
     const { items } = await runs.list(scope, {}, { limit: 5 });
     expect(items).toMatchObject([{ id: run.id, usage: { output: 39, total: 654 }, iterations: 7 }]);
   });

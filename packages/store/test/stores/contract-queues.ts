@@ -149,14 +149,14 @@ export function queueCases(store: () => Store): void {
 
     const job = claimed[0]!;
     expect(await store().jobs.extend(job.id, 1, 1_000, 4_000)).toBe(true);
-    const taken = await store().jobs.claim(name, "other", 1_100, 100, 50);
-    expect(taken).toHaveLength(19);
-    expect(taken.every((item) => item.attempt === 2 && item.fence === 2)).toBe(true);
-    expect(await store().jobs.complete(taken[0]!.id, 1, 1_100)).toBe(false);
-    expect(await store().jobs.complete(taken[0]!.id, 2, 1_100)).toBe(true);
-    expect(await store().jobs.complete(taken[0]!.id, 2, 1_100)).toBe(false);
-    expect(await store().jobs.extend(taken[0]!.id, 2, 1_100, 9_000)).toBe(false);
-    expect((await store().jobs.get(taken[0]!.id))?.state).toBe("done");
+    const reclaimed = await store().jobs.claim(name, "other", 1_100, 100, 50);
+    expect(reclaimed).toHaveLength(19);
+    expect(reclaimed.every((item) => item.attempt === 2 && item.fence === 2)).toBe(true);
+    expect(await store().jobs.complete(reclaimed[0]!.id, 1, 1_100)).toBe(false);
+    expect(await store().jobs.complete(reclaimed[0]!.id, 2, 1_100)).toBe(true);
+    expect(await store().jobs.complete(reclaimed[0]!.id, 2, 1_100)).toBe(false);
+    expect(await store().jobs.extend(reclaimed[0]!.id, 2, 1_100, 9_000)).toBe(false);
+    expect((await store().jobs.get(reclaimed[0]!.id))?.state).toBe("done");
     expect((await store().jobs.get(job.id))?.payload).toEqual({ event: "evt_1" });
   });
 
@@ -211,9 +211,9 @@ export function queueCases(store: () => Store): void {
     await store().jobs.complete(a[2]!.id, 1, 1_100);
     expect(await claim()).toEqual([a[1]!.id]);
     await store().jobs.complete(a[1]!.id, 2, 1_100);
-    const late = group("a", 1);
-    await store().jobs.enqueue(late, 1_000);
-    expect(await claim()).toEqual([late[0]!.id]);
+    const added = group("a", 1);
+    await store().jobs.enqueue(added, 1_000);
+    expect(await claim()).toEqual([added[0]!.id]);
   });
 
   test("claims the jobs of one lane, and lists lanes in the order in which they are due", async () => {
@@ -310,11 +310,11 @@ export function queueCases(store: () => Store): void {
     const [again] = await store().jobs.claim(name, "n2", 1_100, 60_000, 1);
     expect(again).toMatchObject({ id: first!.id, attempt: 2, fence: first!.fence + 1 });
     const stale = { id: first!.id, fence: first!.fence };
-    const late = sampleInvocation(scope);
-    await expect(store().invocations.open(late, { records: {}, job: stale })).rejects.toMatchObject({
+    const late_call = sampleInvocation(scope);
+    await expect(store().invocations.open(late_call, { records: {}, job: stale })).rejects.toMatchObject({
       code: "delivery.taken_over",
     });
-    expect(await store().invocations.get(scope, late.id)).toBeNull();
+    expect(await store().invocations.get(scope, late_call.id)).toBeNull();
     // The old node settles its own call, which does not complete the other node's delivery.
     expect(
       await store().invocations.settle(
@@ -399,7 +399,7 @@ export function queueCases(store: () => Store): void {
     expect(new Set(done).size).toBe(30);
   });
 
-  test("grants a lease to one holder at a time, with an increasing fencing token", async () => {
+  test("gives a lease to one holder at a time, with an increasing fencing token", async () => {
     const name = newQueueName();
     const fences = await Promise.all(
       Array.from({ length: 10 }, (_, n) => store().leases.acquire(name, `h${n}`, 0, 100)),
@@ -417,7 +417,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().leases.acquire(name, holder, 250, 100)).toBe(4);
   });
 
-  verifies("bind.concurrency", "never grants concurrent callers more slots than the maximum", async () => {
+  verifies("bind.concurrency", "never gives concurrent callers more slots than the maximum", async () => {
     const name = newQueueName();
     const acquireSlot = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
     const slots = (await Promise.all(Array.from({ length: 30 }, acquireSlot))).filter(

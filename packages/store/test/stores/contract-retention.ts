@@ -48,14 +48,14 @@ export function retentionCases(subject: () => Subject): void {
       sampleJob({ queue, lane: "other", group: null }),
     ];
     await jobs.enqueue(sample_jobs, 1_000);
-    const late = sampleJob({ queue, lane: "held", group: "a" });
-    await jobs.enqueue([late], 5_000);
+    const later_job = sampleJob({ queue, lane: "held", group: "a" });
+    await jobs.enqueue([later_job], 5_000);
     const discard = (now: number) => retention.discardOverdue(queue, "held", "too late", now, 100, 10);
     expect(await discard(1_099)).toBe(0);
     expect(await discard(1_100)).toBe(2);
     expect(await discard(1_100)).toBe(1);
     expect(await discard(1_100)).toBe(0);
-    const stored = await Promise.all([...sample_jobs, late].map(({ id }) => jobs.get(id)));
+    const stored = await Promise.all([...sample_jobs, later_job].map(({ id }) => jobs.get(id)));
     expect(stored.map((job) => [job?.state, job?.last_error])).toEqual([
       ["discarded", "too late"],
       ["discarded", "too late"],
@@ -64,7 +64,7 @@ export function retentionCases(subject: () => Subject): void {
       ["ready", null],
     ]);
     const [next] = await jobs.claim(queue, "n", 5_000, 1_000, 9, "held");
-    expect(next?.id).toBe(late.id);
+    expect(next?.id).toBe(later_job.id);
     expect(await retention.jobs("discarded", 1_200, 100, 10)).toBe(3);
   });
 

@@ -42,7 +42,7 @@ export function sealedCases(store: () => Store): void {
     const values = await listAll("config", "v1.k2.", orgs);
     expect(values.map(({ name }) => name)).toEqual(["x.api_key", "x.api_key"]);
 
-    // A new value is stored in between.
+    // A new value is stored between the list and the replacement.
     const [first] = rows;
     await secrets.put({ org_id: orgs[0]!, name: "a", ciphertext: "v1.k2.newer", last4: "****" }, NOW, {});
     const changes = [...rows, ...values].map((row) => ({

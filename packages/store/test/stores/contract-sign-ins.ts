@@ -76,8 +76,8 @@ export function signInCases(store: () => Store): void {
       actor: "admin",
       expires_at: 1_000,
     });
-    const taken = await Promise.all(Array.from({ length: 8 }, () => sign_ins.takeLogin(b, 0)));
-    expect(taken.filter((taken_login) => taken_login !== null)).toEqual([login("b")]);
+    const results = await Promise.all(Array.from({ length: 8 }, () => sign_ins.takeLogin(b, 0)));
+    expect(results.filter((login) => login !== null)).toEqual([login("b")]);
     expect(await sign_ins.getPendingLogin(b, 0)).toBeNull();
     await sign_ins.endLogin(b, "failed", "no");
     expect(await sign_ins.getLoginState(org_id, binding_id)).toMatchObject({
