@@ -1,4 +1,7 @@
-/** `npm run bench [-- NAME… --json]`. Exits with 1 if a row could not be measured, and with 2 for an unknown name. */
+/**
+ * `npm run bench [-- NAME… --json]`. A NAME selects the benchmarks that begin with it, or the benchmark of the row that
+ * it names. Exits with 1 if a row could not be measured, and with 2 for an unknown name.
+ */
 import { formatTable, type Row } from "./measuring/row.ts";
 
 const BENCHMARKS: Record<string, () => Promise<Row[]>> = {

@@ -1,7 +1,7 @@
 /**
  * The MCP client of mcp.http-call: one session with any number of calls in flight, each with its own id. Every gateway
  * is called with the same `fetch`, so that only the gateways differ. The first call of a handshake must return the
- * echo; later responses must be at least as long.
+ * echo; later responses must be at least as long as the echoed text.
  */
 
 export interface McpSession {

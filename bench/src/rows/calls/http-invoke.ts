@@ -41,12 +41,12 @@ export async function measureHttpInvoke(): Promise<Row[]> {
     ];
     // The warm-up lets V8 compile both, so that the steady state is measured.
     for (const target of targets) await sendPrebuilt(target, 32, 12_000);
-    const figures = { ours: emptyFigures(), bare: emptyFigures() };
+    const figures = { ours: createFigures(), bare: createFigures() };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const target of targets) {
         const target_figures = figures[target.key];
         const before = readCpuMicros(target.server.pid);
-        target_figures.rate.push(await fetchRate(target, 32, CALLS));
+        target_figures.rate.push(await measureFetchRate(target, 32, CALLS));
         target_figures.cpu.push((readCpuMicros(target.server.pid) - before) / CALLS);
         const times = await sendPrebuilt(target, 1, 500);
         target_figures.p50.push(percentile(times.latencies, 0.5));
@@ -100,10 +100,10 @@ interface Figures {
   saturated: number[];
 }
 
-const emptyFigures = (): Figures => ({ rate: [], cpu: [], p50: [], p99: [], saturated: [] });
+const createFigures = (): Figures => ({ rate: [], cpu: [], p50: [], p99: [], saturated: [] });
 
 /** An ordinary client, like those of agents: it uses a whole core and is the main limit for both. */
-async function fetchRate(target: Target, in_flight: number, amount: number): Promise<number> {
+async function measureFetchRate(target: Target, in_flight: number, amount: number): Promise<number> {
   let remaining = amount;
   const from = performance.now();
   await Promise.all(
