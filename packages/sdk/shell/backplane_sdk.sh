@@ -100,12 +100,13 @@ handle() {
   get id && id=$value
   get op && op=$value
   get body.export_id
+  export_id=$value # the handler may set value
   case $EXPORTS in
-    *" $op/$value "*)
-      "on_$value" </dev/null || fail_call "on_$value returned $?."
-      [ -n "$answered" ] || fail_call "on_$value did not answer."
+    *" $op/$export_id "*)
+      "on_$export_id" </dev/null || fail_call "on_$export_id returned $?."
+      [ -n "$answered" ] || fail_call "on_$export_id did not answer."
       ;;
-    *) fail_call "$PACKAGE_ID has no export $value for $op." ;;
+    *) fail_call "$PACKAGE_ID has no export $export_id for $op." ;;
   esac
 }
 

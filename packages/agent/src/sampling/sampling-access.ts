@@ -6,7 +6,7 @@
  * requests per hour; the store counts requests for all nodes.
  */
 
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, codeOf, type Json, type JsonObject } from "@backplane/contract";
 import {
   coreBindingId,
   type Door,
@@ -72,7 +72,7 @@ export function createSampling(options: Omit<SamplingToolOptions, "in_flight">):
       const { error, tool_result } = await ticket.settled;
       unsubscribe();
       if (error !== null)
-        throw new BackplaneError("policy.denied", `The model request failed: ${error.message}`);
+        throw new BackplaneError(codeOf(error) ?? "internal", `The model request failed: ${error.message}`);
       const { text, model, output_tokens } = readSamplingAnswer(tool_result?.structured_output);
       return {
         role: "assistant",

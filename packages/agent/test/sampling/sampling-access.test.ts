@@ -133,7 +133,7 @@ test("requests approval in a conversation and refuses a headless run and a guest
   expect(JSON.stringify(approval)).toContain("hi there");
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
   await settled;
-  expect(fixture.answers[0]).toContain("policy.denied: The model request failed:");
+  expect(fixture.answers[0]).toContain("approval.rejected: The model request failed:");
 
   await (await fixture.call("headless")).settled;
   expect(fixture.answers[1]).toMatch(/policy\.denied: .*cannot ask for approval/);

@@ -209,7 +209,7 @@ export function errorCard({ code, message, fix = "" }, actions) {
 function marker(item, actions) {
   const { of, tokens_before, tokens_after, summary } = item;
   if (of === "interrupted") return line("■ Interrupted");
-  if (of === "reset") return line("The session was reset; the messages above are archived");
+  if (of === "reset") return line("The session was reset; the model no longer sees the messages above");
   const figures =
     tokens_before === undefined ? "" : `, from about ${tokens_before} to ${tokens_after} tokens`;
   const state = item.undone ? "A compaction was undone here" : `Earlier messages were summarized${figures}`;

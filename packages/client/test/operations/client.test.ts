@@ -118,6 +118,22 @@ test("throws the error of the gateway with code, fix, details and request id", a
   expect(error.details.fix).toBeUndefined();
 });
 
+test("adds the id in the path to a not-found error", async () => {
+  const respond = (code: string) => async () =>
+    Response.json(
+      { error: { code, message: "Not found.", retryable: false, request_id: "req_1" } },
+      { status: 404 },
+    );
+  const createFailingClient = (code: string) =>
+    createClient({ url, token: ADMIN_TOKEN, fetch: respond(code) });
+  const missing = [
+    [createFailingClient("binding.not_found").bindings.get("bind_1"), "bind_1"],
+    [createFailingClient("provider.not_found").providers.remove("prov_1"), "prov_1"],
+  ] as const;
+  for (const [work, requested] of missing)
+    expect(await catchError(work)).toMatchObject({ details: { requested } });
+});
+
 test("throws the error of the gateway when an upload is rejected midway", async () => {
   async function* noise(): AsyncGenerator<Uint8Array> {
     for (let i = 0; i < 80; i++) yield new Uint8Array(64 * 1024).fill(1);

@@ -20,7 +20,7 @@ export async function searchPlugins(
     [
       ...items.flatMap(summarizeCard),
       ...results.servers.flatMap(describeServer),
-      ...describeEmptyResult(results),
+      ...describeEmptyResult(results, text),
     ].join("\n"),
   );
   for (const origin of [...catalogs, ...(results.registry === null ? [] : [results.registry])])
@@ -44,8 +44,13 @@ function describeServer({ name, version, description, sources, variables }: List
   ];
 }
 
-function describeEmptyResult(results: { items: unknown[]; servers: unknown[]; registry: unknown }): string[] {
+function describeEmptyResult(
+  results: { items: unknown[]; servers: unknown[]; registry: unknown },
+  text: string,
+): string[] {
   if (results.items.length + results.servers.length > 0) return [];
+  // Without search words the public registry is not searched, whether one is configured or not.
+  if (text === "") return ["The marketplace has no entries."];
   return [
     results.registry === null
       ? "Nothing found in the marketplace. To search MCP servers as well, set marketplace.mcp_registry in backplane.toml."

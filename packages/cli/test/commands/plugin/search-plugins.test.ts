@@ -136,6 +136,7 @@ test("says that nothing was found, and how to search MCP servers as well", async
     /^Nothing found in the marketplace\. .*marketplace\.mcp_registry in backplane\.toml\.\n$/,
   );
   expect((await search({ registry: ORIGIN }, "nothing")).out).toBe("Nothing found.\n");
+  expect((await search({ registry: ORIGIN })).out).toBe("The marketplace has no entries.\n");
 });
 
 test("notes on stderr which catalog or registry cannot be read, and whether a copy was used", async () => {

@@ -221,7 +221,7 @@ function BindingActions({ binding }: { binding: Binding }) {
         ...((changed.waiting_deliveries ?? 0) === 0
           ? {}
           : {
-              detail: `${changed.waiting_deliveries} deliveries are held until the hook is enabled again. New events are not delivered.`,
+              detail: `${changed.waiting_deliveries === 1 ? "1 delivery is" : `${changed.waiting_deliveries} deliveries are`} held until the hook is enabled again. New events are not delivered.`,
             }),
       }),
     onError: toast.fail,

@@ -35,7 +35,7 @@ export function PackageExports({ pkg }: { pkg: Package }) {
   const listed = new Set(entries.map(({ name }) => name));
   const declared = pkg.manifest.exports.filter(({ id, kind }) => kind !== "tool" || !listed.has(id));
   const cost = entries.reduce(
-    (sum, { token_cost, status }) => sum + (status === "offered" ? token_cost : 0),
+    (sum, { token_cost, status, deferred }) => sum + (status === "offered" && !deferred ? token_cost : 0),
     0,
   );
   return (

@@ -220,6 +220,8 @@ function RemoveSecret({ secret: { name, used_by }, onClose }: { secret: Secret; 
   );
 }
 
+const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
 function RotateDialog({ onClose }: { onClose: () => void }) {
   const { client, queries } = useServices();
   const toast = useToast();
@@ -229,7 +231,7 @@ function RotateDialog({ onClose }: { onClose: () => void }) {
     onSuccess: ({ secrets, config_values, sign_ins, unreadable }) =>
       toast.show({
         tone: unreadable.length === 0 ? "good" : "bad",
-        title: `Encrypted ${secrets} secrets, ${config_values} settings and ${sign_ins} sign-ins with ${use_newest_key ? "the newest" : "a new"} key.`,
+        title: `Encrypted ${count(secrets, "secret")}, ${count(config_values, "setting")} and ${count(sign_ins, "sign-in")} with ${use_newest_key ? "the newest" : "a new"} key.`,
         ...(unreadable.length === 0
           ? {}
           : { detail: `Could not be read: ${unreadable.map(({ name }) => name).join(", ")}` }),
