@@ -165,14 +165,14 @@ export const BEHAVIOR: Mutant[] = [
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",
     to: "safeParse(raw)",
-    tests: ["packages/gateway/test/plugins/side-process.test.ts"],
+    tests: ["packages/gateway/test/side-process.test.ts"],
   },
   {
     name: "side processes: capabilities come from the binding",
     file: "packages/registry/src/grant/effective-grant.ts",
     from: "capabilities: policy.capabilities ?? []",
     to: "capabilities: policy.capabilities",
-    tests: ["packages/gateway/test/plugins/side-process.test.ts"],
+    tests: ["packages/gateway/test/side-process.test.ts"],
   },
   {
     name: "tool results: a bound tool's output is never treated as an envelope",

@@ -78,8 +78,8 @@ export const CLIENT_DEFENSES: Mutant[] = [
   {
     name: "mcp approvals: a disconnect decides nothing",
     file: "packages/api/src/mcp/calls/ask-approval.ts",
-    from: 'const UNANSWERED: Json = { action: "cancel" };',
-    to: 'const UNANSWERED: Json = { action: "decline" };',
+    from: 'const NO_DECISION: Json = { action: "cancel" };',
+    to: 'const NO_DECISION: Json = { action: "decline" };',
     tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
   },
   {

@@ -202,14 +202,14 @@ export const DAMAGE_DEFENSES: Mutant[] = [
     file: "packages/gateway/src/host/log.ts",
     from: 'destination.on("error", () => {',
     to: 'destination.on("drain", () => {',
-    tests: ["packages/gateway/test/host/full-disk.test.ts"],
+    tests: ["packages/gateway/test/full-disk.test.ts"],
   },
   {
     name: "disk: a restored file is written completely",
     file: "packages/gateway/src/backup/archive.ts",
     from: "await handle.writeFile(chunk);",
     to: "await handle.write(chunk);",
-    tests: ["packages/gateway/test/host/full-disk.test.ts"],
+    tests: ["packages/gateway/test/full-disk.test.ts"],
   },
   {
     name: "disk: a commit is acknowledged although its count was not written",

@@ -50,7 +50,7 @@ export const HTTP_DEFENSES: Mutant[] = [
   {
     name: "http: the response to a WebSocket handshake has nosniff",
     file: `${API}/ws/upgrade.ts`,
-    from: '  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));\n',
+    from: '  websocket_server.on("headers", (lines) => lines.push(NOSNIFF_LINE));\n',
     to: "",
     tests: HTTP_EDGE_TESTS,
   },

@@ -1,4 +1,4 @@
-// Loads /openapi.json with the login of this browser, or with a token, and shows it in Swagger UI.
+// Loads /openapi.json with the session cookie of this browser, or with a token, and shows it in Swagger UI.
 const byId = (id) => document.getElementById(id);
 
 async function loadDocument(token) {

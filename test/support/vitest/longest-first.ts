@@ -89,7 +89,7 @@ const LONGEST_FAST_FILES = [
   "test/hostile/system-calls.test.ts",
   "test/e2e/instruments.test.ts",
   "packages/runner/test/sandbox/open-sandbox.test.ts",
-  "packages/gateway/test/plugins/side-process.test.ts",
+  "packages/gateway/test/side-process.test.ts",
   "packages/door/test/idempotency/killed.test.ts",
   "test/hostile/boundary.test.ts",
   "test/e2e/side-errors.test.ts",

@@ -67,7 +67,7 @@ export function createAuthenticator(deps: {
     const cookie = readSessionCookie(headers.cookie);
     if (cookie === null) throw new BackplaneError("auth.missing");
     if (!deps.console_login.isValid(cookie))
-      throw new BackplaneError("auth.invalid", "The console session has expired.", {
+      throw new BackplaneError("auth.invalid", "The console session has expired or was ended.", {
         fix: "Run `backplane open` for a new login link.",
       });
     // Browsers attach cookies to requests from other sites too, so a write must also come from our own origin.
@@ -79,10 +79,14 @@ export function createAuthenticator(deps: {
     const proof = headers["backplane-listener"];
     const caller = await deps.keys.authenticate(token, typeof proof === "string" ? proof : undefined);
     if (headers["backplane-org"] !== undefined || headers["backplane-project"] !== undefined)
-      throw new BackplaneError("auth.scope", "Only the admin token may choose another org or project.", {
-        details: { needs: "admin" },
-        fix: "Leave out Backplane-Org and Backplane-Project; a key always acts in its own scope.",
-      });
+      throw new BackplaneError(
+        "auth.scope",
+        "Only the admin token may choose another organization or project.",
+        {
+          details: { needs: "admin" },
+          fix: "Leave out Backplane-Org and Backplane-Project; a key always acts in its own scope.",
+        },
+      );
     return withChannel(caller, API_CHANNEL);
   }
 }

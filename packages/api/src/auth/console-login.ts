@@ -20,15 +20,15 @@ export interface ConsoleLogin {
 }
 
 /** Keeps the sessions across a restart. */
-export interface SavedLogins {
+export interface SavedConsoleSessions {
   /** Hashes of cookies with the time at which they expire, in ms since the epoch. */
   load(): readonly (readonly [string, number])[];
   save(sessions: readonly (readonly [string, number])[]): void;
 }
 
-const NOT_SAVED: SavedLogins = { load: () => [], save: () => {} };
+const NOT_SAVED: SavedConsoleSessions = { load: () => [], save: () => {} };
 
-export function createConsoleLogin(clock: Clock, saved: SavedLogins = NOT_SAVED): ConsoleLogin {
+export function createConsoleLogin(clock: Clock, saved: SavedConsoleSessions = NOT_SAVED): ConsoleLogin {
   const codes = new Map<string, number>();
   // A wall clock that is set back must not extend a session beyond its usual lifetime.
   const latest = clock.now() + SESSION_TTL_MS;

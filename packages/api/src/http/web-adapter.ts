@@ -10,6 +10,6 @@ export const WEB_ADAPTER = "web";
 export function requireWebAdapter(adapters: Pick<Kernel["adapters"], "isDisabled">): void {
   if (!adapters.isDisabled(WEB_ADAPTER)) return;
   throw new BackplaneError("route.not_found", "The web adapter is disabled.", {
-    fix: `backplane plugin enable ${WEB_ADAPTER}`,
+    fix: `Run \`backplane plugin enable ${WEB_ADAPTER}\`.`,
   });
 }

@@ -38,7 +38,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
   const { kernel, clock } = deps;
   const active_calls = new Set<AbortController>();
 
-  /** Runs the work with a controller that is aborted when the client disconnects or its credential expires. */
+  /** The controller is aborted when the client disconnects, its delegated token expires or the API closes. */
   async function runAbortable<T>(
     { caller, request, reply }: EndpointRequest,
     work: (stop: AbortController) => Promise<T>,

@@ -1,4 +1,4 @@
-/** Adapter for one vendor's model API: parses requests and formats answers and errors. */
+/** The interface of the three protocols of the model endpoints: they parse requests and format answers and errors. */
 import type { JsonObject } from "@backplane/contract";
 import type { LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
 

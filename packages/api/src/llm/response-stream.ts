@@ -1,4 +1,4 @@
-/** Writes a translated answer in OpenAI's responses format. */
+/** Writes translated answers in the format of OpenAI's Responses API, as a stream or as a whole. */
 import { isObject, type JsonObject, type TokenUsage } from "@backplane/contract";
 import type { LlmEndpointPart } from "@backplane/ports";
 import {

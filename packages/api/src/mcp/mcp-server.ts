@@ -54,7 +54,7 @@ const ServerParams = z.object({
 export function createMcpServer(deps: McpDeps): McpServer {
   const { kernel, clock } = deps;
   const sessions = new McpSessions(clock);
-  const lists = createListWatch(kernel, clock);
+  const list_watch = createListWatch(kernel, clock);
   const suspended = new SuspendedCalls(clock);
   const view_tools = createViewTools(kernel.catalog);
   const server_lists = createServerLists(kernel, clock, deps.log);
@@ -70,7 +70,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     onLevelChanged: createLogLevelForwarding(kernel),
   });
   const server = { name: "backplane", title: "Backplane", version: deps.version };
-  const post = createPostHandler({ ...deps, ...services, suspended, sessions, lists, methods, server });
+  const post = createPostHandler({ ...deps, ...services, suspended, sessions, list_watch, methods, server });
 
   /** Null if the caller sees no such server. Not a promise for the whole catalog (benchmark mcp.http-call.cpu). */
   function findEndpointView(caller: Caller, name: string | null): Promise<View | null> | View {
@@ -130,7 +130,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
           if (!("calls" in session)) return session;
-          const stream = await sessionNotifications(session, { ...services, lists });
+          const stream = await sessionNotifications(session, { ...services, list_watch });
           return await deps.streams.stream(reply, stream.items).finally(stream.close);
         },
       }),
@@ -171,7 +171,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
   return {
     routes,
     close() {
-      lists.close();
+      list_watch.close();
       services.subscriptions.close();
       server_lists.close();
       suspended.close();

@@ -55,7 +55,10 @@ export function createMethods(deps: MethodDeps): { negotiated: Methods; stateles
       async ({ cursor }, { caller, view }) => pages.page(await view_tools.list(caller, view), cursor),
     ],
     ["resources/list", ({ cursor }, { caller, view }) => resources.list(caller, view, cursor)],
-    ["resources/templates/list", ({ cursor }, { caller, view }) => resources.templates(caller, view, cursor)],
+    [
+      "resources/templates/list",
+      ({ cursor }, { caller, view }) => resources.listTemplates(caller, view, cursor),
+    ],
     ["prompts/list", ({ cursor }, { caller, view }) => prompts.list(caller, view, cursor)],
   ];
   return {

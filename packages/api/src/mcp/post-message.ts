@@ -69,12 +69,12 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
       return errorWithStatus(
         406,
         null,
-        new McpError(MCP_ERRORS.refused, "Accept must contain application/json and text/event-stream"),
+        new McpError(MCP_ERRORS.refused, "Accept must contain application/json or text/event-stream"),
       );
     if (Array.isArray(post.body)) return await handleBatch(post, post.body);
     const message = readMessage(post.body);
     if (message === null) return errorWithStatus(400, idIn(post.body), notJsonRpc());
-    if (message.kind === "request") return await request(post, message, accepts.streams);
+    if (message.kind === "request") return await handleRequest(post, message, accepts.streams);
     try {
       if (!hasStatelessVersion(post.headers)) {
         checkVersionHeader(post.headers);
@@ -86,7 +86,11 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
     }
   };
 
-  async function request(post: Post, message: McpClientRequest, streams: boolean): Promise<RouteResponse> {
+  async function handleRequest(
+    post: Post,
+    message: McpClientRequest,
+    streams: boolean,
+  ): Promise<RouteResponse> {
     let stateless = false;
     try {
       stateless = isStateless(message, post.headers);

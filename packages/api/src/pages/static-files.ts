@@ -53,7 +53,7 @@ export function createExplorerFiles(): FindFile {
 export interface ConsoleFiles {
   /** The page that loads the application; null if it was not built. */
   index(): string | null;
-  /** Scripts and styles. Their names contain a hash of their content, except that of the color scheme. */
+  /** Scripts and styles. Their names contain a hash of their content, except for the script of the color scheme. */
   find: FindFile;
 }
 
@@ -71,9 +71,9 @@ export function createConsoleFiles(folder: URL = CONSOLE_FOLDER): ConsoleFiles {
     },
     find(name) {
       if (find === undefined) {
-        const built = existsSync(folder) ? readdirSync(folder) : [];
+        const names = existsSync(folder) ? readdirSync(folder) : [];
         find = cachedFiles(
-          built.filter((file) => /\.(?:js|css)$/.test(file)),
+          names.filter((name) => /\.(?:js|css)$/.test(name)),
           read,
         );
       }

@@ -16,9 +16,9 @@ export const BodyScopeSchema = z
       .nullable()
       .optional()
       .describe(
-        "The project of the credential, or any project for a key of the whole organization. null means all projects: where the " +
-          "body has `org_wide` it is the same as `org_wide: true`, elsewhere only a key of the whole org may send it. " +
-          "If left out, the request keeps the project of the credential.",
+        "The project of the credential, or any project for a key of the whole organization. null means all projects: " +
+          "where the body has `org_wide` it is the same as `org_wide: true`, elsewhere only a key of the whole " +
+          "organization may send it. If left out, the request keeps the project of the credential.",
       ),
   })
   .describe(

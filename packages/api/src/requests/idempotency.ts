@@ -37,8 +37,8 @@ export function requestDigest(caller: Caller, request: FastifyRequest, body: unk
   return hash("sha256", `${actor}\n${request.method}\n${path}${query}\n${canonicalJson(body ?? null)}`);
 }
 
-/** Runs a request whose whole JSON response may be stored for repeats. */
-export async function createOnce(
+/** Does the work once per key and stores its whole JSON response for repeats. Without a key, only does the work. */
+export async function respondOnce(
   kernel: Kernel,
   caller: Caller,
   request: FastifyRequest,

@@ -33,13 +33,13 @@ export async function importUpload(
   caller: Caller,
   request: FastifyRequest,
   payload: Readable,
-  limit: number,
+  max_bytes: number,
   install: Install,
   /** Settings that the request carries in headers; a repeat must have the same. */
   settings: JsonObject = {},
 ): Promise<RouteResponse> {
   const hash = createHash("sha256");
-  const bytes = limitBytes(payload, limit, request, (chunk) => hash.update(chunk));
+  const bytes = limitBytes(payload, max_bytes, request, (chunk) => hash.update(chunk));
   try {
     const request_parts = { upload: request.headers["content-type"] ?? "", ...settings };
     return await installOnce(
@@ -95,21 +95,21 @@ async function installOnce(
 
 async function* limitBytes(
   payload: Readable,
-  limit: number,
+  max_bytes: number,
   request: FastifyRequest,
   onChunk: (chunk: Uint8Array) => void,
 ): AsyncGenerator<Uint8Array> {
   const tooLarge = () =>
-    new BackplaneError("request.too_large", `The archive is larger than ${limit} bytes.`, {
-      details: { limit },
+    new BackplaneError("request.too_large", `The archive is larger than ${max_bytes} bytes.`, {
+      details: { limit: max_bytes },
       fix: "Make the archive smaller, or raise limits.upload_bytes in backplane.toml.",
     });
-  if (Number(request.headers["content-length"] ?? 0) > limit) throw tooLarge();
+  if (Number(request.headers["content-length"] ?? 0) > max_bytes) throw tooLarge();
   let total = 0;
   // Destroying the stream would destroy the socket before the error response is sent.
   for await (const chunk of payload.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>) {
     total += chunk.length;
-    if (total > limit) throw tooLarge();
+    if (total > max_bytes) throw tooLarge();
     onChunk(chunk);
     yield chunk;
   }

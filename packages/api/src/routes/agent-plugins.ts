@@ -4,7 +4,7 @@ import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
 import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { ARCHIVE_TYPES, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -46,7 +46,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
         // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const { folder: path } = body.source;
-        return createOnce(kernel, caller, request, body, () =>
+        return respondOnce(kernel, caller, request, body, () =>
           install(caller, { kind: "folder", path }, strict, operation),
         );
       },

@@ -1,7 +1,7 @@
 /** Lasting permissions to call tools without an approval each time (allow.rules). */
 import { AllowRuleCreateSchema, AllowRuleSchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -12,7 +12,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/allow-rules",
       operation_id: "listAllowRules",
       summary: "List allow rules",
-      description: "The rules of the caller's project and those of its org.",
+      description: "The rules of the caller's project and those of its organization.",
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       query: PageQuery,
@@ -37,7 +37,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "Created; it applies to the next call.", schema: AllowRuleSchema } },
       handler: ({ caller, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
+        respondOnce(kernel, caller, request, body, async () => ({
           status: 201,
           json: await kernel.allow_rules.create(caller, body),
         })),
@@ -50,7 +50,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Approvals",
       auth: { scope: "approvals:answer" },
       params: IdParams,
-      responses: { 204: { description: "Removed; the next call requires approval again." } },
+      responses: { 204: { description: "Removed; it does not apply to the next call." } },
       async handler({ caller, params }) {
         await kernel.allow_rules.remove(caller, params.id);
         return { status: 204, empty: true };

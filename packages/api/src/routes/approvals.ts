@@ -3,7 +3,7 @@ import { APPROVAL_STATUSES } from "@backplane/contract";
 import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -58,7 +58,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 200: { description: "Answered.", schema: ApprovalSchema } },
       handler: ({ caller, params, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
+        respondOnce(kernel, caller, request, body, async () => ({
           status: 200,
           json: await kernel.approvals.answer(caller, params.id, body),
         })),
@@ -90,7 +90,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Approvals",
       auth: { scope: "approvals:answer" },
       params: IdParams,
-      responses: { 204: { description: "Revoked; the next call requires approval again." } },
+      responses: { 204: { description: "Revoked; it does not apply to the next call." } },
       async handler({ caller, params }) {
         await kernel.approvals.revokeGrant(caller, params.id);
         return { status: 204, empty: true };

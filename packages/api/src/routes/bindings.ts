@@ -18,7 +18,7 @@ import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { etagOf, readExpectedGeneration, isUnchanged } from "../requests/etag.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -64,7 +64,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
         201: { description: "Created.", schema: BindingSchema },
       },
       handler: ({ caller, body, request, operation }) =>
-        createOnce(kernel, caller, request, body, async () => {
+        respondOnce(kernel, caller, request, body, async () => {
           const binding = await kernel.bindings.create(caller, body, operation);
           const status = binding.generation === 1 ? 201 : 200;
           return { status, json: binding, headers: { etag: etagOf(binding) } };

@@ -4,7 +4,7 @@ import { ChainSchema, CompactedEntrySchema, CompactionSchema } from "@backplane/
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import {
   EntryCursor,
   IdParams,
@@ -76,7 +76,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 201: { description: "The new chain and its source.", schema: CompactionSchema } },
       handler({ caller, query, body, request }) {
         const fields = definedFields({ ...query, ...body });
-        return createOnce(kernel, caller, request, fields, async () => {
+        return respondOnce(kernel, caller, request, fields, async () => {
           const ref = toSessionRef(body.session_id, fields);
           await sessions.get(caller, ref);
           const { compactor, target_context, target, policy } = body;

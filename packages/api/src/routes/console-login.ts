@@ -32,7 +32,7 @@ export function consoleLoginRoutes({ console_login, secure, clock }: RouteDeps):
           if (!(request.headers.accept ?? "").includes("text/html")) throw error;
           return {
             status: 401,
-            text: renderSignInPage("Not signed in", `${error.message} ${error.fix}`.replaceAll("`", "")),
+            text: renderSignInPage("Not logged in", `${error.message} ${error.fix}`.replaceAll("`", "")),
             type: "text/html; charset=utf-8",
             headers: SIGN_IN_PAGE_HEADERS,
           };

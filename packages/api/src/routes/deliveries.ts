@@ -4,7 +4,7 @@ import { BindingSchema, DeliverySchema, HookTestSchema } from "@backplane/contra
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, nameSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -91,7 +91,7 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 202: { description: "The delivery.", schema: DeliverySchema } },
       handler: ({ caller, params, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
+        respondOnce(kernel, caller, request, body, async () => ({
           status: 202,
           json: await kernel.deliveries.test(caller, params.id, body),
         })),

@@ -10,7 +10,7 @@ import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { defineRoute, type Route } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { installedResponse } from "../requests/installed-response.ts";
 import { parseJsonPart } from "../requests/json-body.ts";
 import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
@@ -58,7 +58,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
           return importUpload(kernel, caller, request, raw, upload_bytes, installBytes, { settings });
         }
         const { source, ...settings } = body;
-        return createOnce(kernel, caller, request, body, () => install(caller, source, settings, operation));
+        return respondOnce(kernel, caller, request, body, () => install(caller, source, settings, operation));
       },
     }),
     defineRoute({

@@ -1,4 +1,4 @@
-/** Administration of instrument plugins (instr.admin), equivalent to the three admin tools. */
+/** Administration of instrument plugins (instr.admin): the operations of the three admin tools, and health checks. */
 import {
   InstrumentHealthReportSchema,
   InstrumentInstallSchema,

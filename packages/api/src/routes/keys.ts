@@ -3,7 +3,7 @@ import { definedFields } from "@backplane/contract";
 import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -30,7 +30,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 201: { description: "The key and its token.", schema: CreatedSchema } },
       async handler({ caller, body, request }): Promise<RouteResponse> {
         let created: Awaited<ReturnType<typeof kernel.keys.create>> | undefined;
-        const response = await createOnce(kernel, caller, request, body, async () => {
+        const response = await respondOnce(kernel, caller, request, body, async () => {
           created = await kernel.keys.create(caller, body);
           return { status: 201, json: { key: created.key, token: null } };
         });

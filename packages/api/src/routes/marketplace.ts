@@ -9,7 +9,7 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { installedResponse } from "../requests/installed-response.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -87,7 +87,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
         200: { description: "Nothing had to be changed.", schema: InstallationSchema },
       },
       handler: ({ caller, params, body, request, operation }) =>
-        createOnce(kernel, caller, request, body, async () =>
+        respondOnce(kernel, caller, request, body, async () =>
           installedResponse(await kernel.marketplace.install(caller, params.id, body, operation)),
         ),
     }),

@@ -14,7 +14,7 @@ import {
 import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
@@ -68,18 +68,18 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
         const source = body.source;
         if (typeof source !== "string" && "npm" in source) {
           const { npm: spec, secret_slots } = source;
-          return createOnce(kernel, caller, request, body, () =>
+          return respondOnce(kernel, caller, request, body, () =>
             install(caller, { kind: "npm", spec, args: [], secret_slots }, operation),
           );
         }
         if (typeof source === "string" && source.startsWith("oci:"))
-          return createOnce(kernel, caller, request, body, () =>
+          return respondOnce(kernel, caller, request, body, () =>
             install(caller, { kind: "oci", reference: source }, operation),
           );
         // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;
-        return createOnce(kernel, caller, request, body, () =>
+        return respondOnce(kernel, caller, request, body, () =>
           install(caller, { kind: "folder", path }, operation),
         );
       },

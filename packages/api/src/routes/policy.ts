@@ -19,7 +19,7 @@ const LevelQuery = z.strictObject({
   level: z
     .enum(POLICY_LEVELS)
     .default("org")
-    .describe("The policy of the org, or that of the caller's project, which narrows it."),
+    .describe("The policy of the organization, or that of the caller's project, which narrows it."),
 });
 const READ = { scope: "policy:read" } as const;
 const WRITE = { scope: "policy:write" } as const;
@@ -32,7 +32,8 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/policy",
       operation_id: "getPolicy",
       summary: "Read the policy",
-      description: "`policy` is what was set; `effective` includes defaults and the policy of the org.",
+      description:
+        "`policy` is what was set; `effective` includes defaults and the policy of the organization.",
       tag: "Policy",
       auth: READ,
       query: LevelQuery,
@@ -55,7 +56,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "putPolicy",
       summary: "Replace the policy",
       description:
-        "Owners and admins only. A project's policy can only narrow its org's. Recorded in the audit log.",
+        "Owners and admins only. A project's policy can only narrow that of its organization. Recorded in the audit log.",
       tag: "Policy",
       auth: WRITE,
       query: LevelQuery,

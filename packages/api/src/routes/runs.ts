@@ -207,7 +207,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       handler({ caller, params, query, request, reply }) {
         const after = readResumeCursor(request, query.after);
-        return stream(caller, params.id, after === 0 ? null : after, reply, after === 0);
+        return streamRun(caller, params.id, after === 0 ? null : after, reply, after === 0);
       },
     }),
     defineRoute({
@@ -234,7 +234,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     headers: Record<string, string>,
   ): Promise<RouteResponse> {
     if (wantsStream(request, query.stream))
-      return stream(caller, started.id, started.entry_id - 1, reply, true);
+      return streamRun(caller, started.id, started.entry_id - 1, reply, true);
     const wait_ms = waitMs(query.wait);
     const run =
       (wait_ms === 0 ? ticket?.run : await waitForEnd(caller, started, ticket, wait_ms)) ??
@@ -242,7 +242,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     return { status: run.status === "running" ? 202 : 200, json: run, headers };
   }
 
-  async function stream(
+  async function streamRun(
     caller: Caller,
     id: string,
     after: number | null,

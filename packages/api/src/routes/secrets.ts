@@ -91,7 +91,7 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "rotateSecretKey",
       summary: "Rotate the encryption key",
       description:
-        "Re-encrypts the secrets and the secret configuration of every org. Safe to repeat: after an interruption, send new_key false.",
+        "Re-encrypts the secrets and the secret configuration of every organization. Safe to repeat: after an interruption, send new_key false.",
       tag: "Secrets",
       auth: { host: true },
       body: SecretKeyRotateSchema,

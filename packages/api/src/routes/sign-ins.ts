@@ -99,8 +99,8 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       },
       async handler({ query, request }) {
         try {
-          const browser = readCookieSecrets(request.headers.cookie);
-          const sign_in = await kernel.signIns.open(query.ticket, { browser });
+          const browser_secrets = readCookieSecrets(request.headers.cookie);
+          const sign_in = await kernel.signIns.open(query.ticket, { browser_secrets });
           const { authorization_url: location, secret } = sign_in;
           const headers = { ...SIGN_IN_PAGE_HEADERS, location };
           if (secret === null) return { status: 303, empty: true, headers };
@@ -132,7 +132,8 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
         // The raw URL: its parameters are compared byte by byte.
         const redirect = `http://gateway${request.raw.url ?? ""}`;
         try {
-          await kernel.signIns.complete({ browser: readCookieSecrets(request.headers.cookie) }, redirect);
+          const browser_secrets = readCookieSecrets(request.headers.cookie);
+          await kernel.signIns.complete({ browser_secrets }, redirect);
           return pageResponse(200, "Signed in", "You can close this window.");
         } catch (thrown) {
           return errorPageResponse(thrown);

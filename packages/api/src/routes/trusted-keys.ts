@@ -2,7 +2,7 @@
 import { definedFields } from "@backplane/contract";
 import { TrustedKeyCreateSchema, TrustedKeyRevokeSchema, TrustedKeySchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
-import { createOnce } from "../requests/idempotency.ts";
+import { respondOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -26,7 +26,7 @@ export function trustedKeyRoutes({ kernel }: RouteDeps): Route[] {
         201: { description: "The newly trusted key.", schema: TrustedKeySchema },
       },
       handler: ({ caller, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => {
+        respondOnce(kernel, caller, request, body, async () => {
           const { key, created } = await kernel.trusted_keys.trust(caller, definedFields(body));
           return { status: created ? 201 : 200, json: key };
         }),

@@ -5,7 +5,7 @@ import { codeOf, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger, StoreSummary } from "@backplane/ports";
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { createAuthenticator } from "../auth/authenticate.ts";
-import { createConsoleLogin, type SavedLogins } from "../auth/console-login.ts";
+import { createConsoleLogin, type SavedConsoleSessions } from "../auth/console-login.ts";
 import { checkRequestGate, type Gate, withApiKey } from "../auth/gate.ts";
 import { createHostCheck } from "../auth/hosts.ts";
 import { envelopeFor, toErrorResponse } from "../http/error-envelope.ts";
@@ -31,7 +31,7 @@ export interface ApiOptions {
     /** Lower-case hex SHA-256 of the admin token. */
     admin_token_sha256: string;
     /** Keeps sessions of the console across a restart. If absent, a restart ends them. */
-    saved_logins?: SavedLogins;
+    saved_sessions?: SavedConsoleSessions;
   };
   listen: {
     /** Allowed host names besides the loopback ones, with or without a port. */
@@ -85,7 +85,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   const { kernel, clock, ids, log } = options;
   const docs_url = options.docs_url ?? "/docs/errors";
   const metrics = options.metrics ?? createMetrics();
-  const console_login = createConsoleLogin(clock, options.auth.saved_logins);
+  const console_login = createConsoleLogin(clock, options.auth.saved_sessions);
   const hosts = createHostCheck(options.listen.hosts);
   let closing = false;
   const gate: Gate = {

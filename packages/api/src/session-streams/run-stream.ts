@@ -111,15 +111,15 @@ async function* follow(
   stop: AbortSignal,
 ): AsyncGenerator<SseItem> {
   const { kernel, clock } = deps;
-  const requested = new Set<unknown>();
+  const sent_approval_ids = new Set<unknown>();
   let last_id = first_entry_id - 1;
   let timer: Timer | null = null;
   let ended: Run | null = null;
   try {
     for await (const watched of watch.items(stop)) {
       const { kind, payload } = watched.event;
-      const repeated = kind === "approval.request" && requested.has(payload.id);
-      if (kind === "approval.request") requested.add(payload.id);
+      const repeated = kind === "approval.request" && sent_approval_ids.has(payload.id);
+      if (kind === "approval.request") sent_approval_ids.add(payload.id);
       const item = repeated ? null : itemOfEvent(watched);
       if (item !== null) yield item;
       last_id = watched.entry_id ?? last_id;
@@ -140,9 +140,9 @@ async function* follow(
       }
       // Approval requests are not on the tape, so those made before this client connected are sent after the replay.
       if (kind === "session.replay.done")
-        for (const approval of await pendingApprovals(kernel, caller, ref)) {
-          if (!requested.has(approval.id)) yield toApprovalItem(approval, ref.session_id);
-          requested.add(approval.id);
+        for (const approval of await listPendingApprovals(kernel, caller, ref)) {
+          if (!sent_approval_ids.has(approval.id)) yield toApprovalItem(approval, ref.session_id);
+          sent_approval_ids.add(approval.id);
         }
     }
   } finally {
@@ -151,7 +151,7 @@ async function* follow(
   if (ended !== null && !stop.aborted) yield* replay(deps, caller, ref, ended, last_id, stop);
 }
 
-async function pendingApprovals(
+async function listPendingApprovals(
   { approvals }: RunStreamDeps["kernel"],
   caller: Caller,
   { session_id }: SessionRef,

@@ -1,8 +1,8 @@
 /**
  * One WebSocket of a client. It performs operations one after another and has at most one attachment for each session.
  * An invalid frame is answered with an error; too many in a row close the socket. The credential is checked again
- * before each operation that reads or writes, so a revoked credential can start no other; `checkCredential` closes its
- * socket.
+ * before each operation that reads or writes, so a revoked credential cannot start another one; `checkCredential` closes
+ * its socket.
  */
 import {
   BackplaneError,
@@ -208,7 +208,7 @@ export class ClientSocket {
         throw invalid(`This socket is already attached to ${ref.session_id}.`, "Send detach first.");
     }
     // The client must receive `attached` before any event of the session.
-    let early: WatchedEvent[] | null = [];
+    let early_events: WatchedEvent[] | null = [];
     let ended: EndReason | null = null;
     let connection_id = "";
     const attachment = await this.#deps.kernel.fanout.attach(caller, session, {
@@ -216,14 +216,14 @@ export class ClientSocket {
       adapter_id: "ws",
       ...(op.connection_id === undefined ? {} : { replaces: op.connection_id }),
       send: (watched) => {
-        if (early === null) return this.#writer.writeEvent(watched);
-        early.push(watched);
+        if (early_events === null) return this.#writer.writeEvent(watched);
+        early_events.push(watched);
         return 0;
       },
       drained: () => this.#writer.drained(),
       ended: (reason) => {
         ended = reason;
-        if (early === null) this.#onDetached(connection_id, session, reason);
+        if (early_events === null) this.#onDetached(connection_id, session, reason);
       },
     });
     if (this.#closed) {
@@ -235,8 +235,8 @@ export class ClientSocket {
     const { last_entry_id } = attachment.session;
     const { heartbeat_ms } = this.#deps.kernel.fanout;
     this.#send({ op: "attached", connection_id, ...session, last_entry_id, heartbeat_ms, ref: op.ref });
-    for (const watched of early) this.#writer.writeEvent(watched);
-    early = null;
+    for (const watched of early_events) this.#writer.writeEvent(watched);
+    early_events = null;
     if (ended !== null) this.#onDetached(connection_id, session, ended);
   }
 

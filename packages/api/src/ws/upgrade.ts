@@ -27,7 +27,7 @@ export interface WsDeps {
 }
 
 export interface WsServer {
-  readonly sockets: number;
+  readonly open_sockets: number;
   /** Closes every socket and resolves when all are closed. */
   close(): Promise<void>;
 }
@@ -63,15 +63,15 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
       return { code, message, retryable, fix: typeof details?.fix === "string" ? details.fix : "" };
     },
   };
-  const sockets = new WebSocketServer({
+  const websocket_server = new WebSocketServer({
     noServer: true,
     clientTracking: false,
     perMessageDeflate: false,
     maxPayload: deps.limits.frame_bytes,
     handleProtocols: (offered) => offered.has(SUBPROTOCOL) && SUBPROTOCOL,
   });
-  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));
-  sockets.on("wsClientError", (error, socket) =>
+  websocket_server.on("headers", (lines) => lines.push(NOSNIFF_LINE));
+  websocket_server.on("wsClientError", (error, socket) =>
     rejectUpgrade(socket, deps.describe(new BackplaneError("request.invalid", `${error.message}.`))),
   );
   // Other upgrades, such as h2c of curl, are handled as ordinary requests.
@@ -89,7 +89,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     try {
       const accepted = await accept(request);
       socket.off("error", drop);
-      sockets.handleUpgrade(request, socket, head, (ws) => open(ws, socket, accepted));
+      websocket_server.handleUpgrade(request, socket, head, (ws) => open(ws, socket, accepted));
     } catch (error) {
       const response = deps.describe(error);
       if (response.unexpected !== null) log.error({ err: response.unexpected }, "WebSocket upgrade failed");
@@ -157,7 +157,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   }
 
   return {
-    get sockets() {
+    get open_sockets() {
       return clients.size;
     },
     async close() {

@@ -1,7 +1,7 @@
 // The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that the page has,
 // so that no entry is missed or repeated.
 //
-//   connecting → live → reconnecting → live …, and signed-out while this browser has no login
+//   connecting → live → reconnecting → live …, and signed-out while this browser has no session with the gateway
 //
 // Signed out, the page sends nothing until another tab signs in or this one gets the focus.
 

@@ -91,13 +91,13 @@ test("keeps a plugin on the channel of its call, whichever endpoint it uses", as
   const { id } = (await api.call("POST", "/v1/invocations", { body })).json;
   await api.runner.started(request_count + 1);
   const token = api.runner.requests[request_count]!.context.gateway.delegation_token!;
-  const callError = async () =>
+  const readCallError = async () =>
     (await api.call("POST", "/v1/invocations", { token, body: { export_id: "echo" } })).json.error;
   await setChannelPolicies({ mcp: no_echo });
   expect(await listsEcho(token)).toBe(true);
   await setChannelPolicies({ api: no_echo });
   expect(await listsEcho(token)).toBe(false);
-  expect(await callError()).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
+  expect(await readCallError()).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
   await setChannelPolicies({});
   api.runner.release(id);
 });

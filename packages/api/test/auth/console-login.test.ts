@@ -50,12 +50,12 @@ test("keeps sessions across a restart until they expire, except those that were 
 
 test("expires codes after five minutes and sessions after twelve hours", () => {
   const { console_login, advance } = createTestLogin();
-  const early = console_login.mintCode();
-  const late = console_login.mintCode();
+  const first_code = console_login.mintCode();
+  const second_code = console_login.mintCode();
   advance(CODE_TTL_MS - 1);
-  const cookie = console_login.redeem(early)!;
+  const cookie = console_login.redeem(first_code)!;
   advance(1);
-  expect(console_login.redeem(late)).toBeNull();
+  expect(console_login.redeem(second_code)).toBeNull();
   expect(console_login.isValid(cookie)).toBe(true);
   advance(SESSION_TTL_MS);
   expect(console_login.isValid(cookie)).toBe(false);

@@ -96,26 +96,31 @@ async function endCall(id: string): Promise<void> {
   await api.call("GET", `/v1/invocations/${id}/events`);
 }
 
-test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope) => {
-  const { id, token } = await startCall(scope);
-  const allowed_routes: string[] = [];
-  const served = [
-    ...api.api.routeTable,
-    ...api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
-  ];
-  expect(served.filter(({ path }) => path.startsWith("/api/")).length).toBeGreaterThan(5);
-  for (const { method, path, auth } of served) {
-    if (auth === "public") continue;
-    const url = path.replaceAll(/\{\w+\}/g, "none");
-    const response = await api.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
-    const code = response.headers["backplane-error-code"] ?? response.json?.error?.code;
-    if (response.status === 403 && code === "auth.scope") continue;
-    expect(response.status, `${method} ${path}`).not.toBe(401);
-    allowed_routes.push(`${method} ${path}`);
-  }
-  expect(allowed_routes.toSorted()).toEqual([...ROUTES_BY_SCOPE[scope], ...ROUTES_OF_EVERY_TOKEN].toSorted());
-  await endCall(id);
-});
+test.each(DELEGATION_SCOPES)(
+  "limits a token with the scope %s to the routes of that scope",
+  async (scope) => {
+    const { id, token } = await startCall(scope);
+    const allowed_routes: string[] = [];
+    const served = [
+      ...api.api.routeTable,
+      ...api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
+    ];
+    expect(served.filter(({ path }) => path.startsWith("/api/")).length).toBeGreaterThan(5);
+    for (const { method, path, auth } of served) {
+      if (auth === "public") continue;
+      const url = path.replaceAll(/\{\w+\}/g, "none");
+      const response = await api.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
+      const code = response.headers["backplane-error-code"] ?? response.json?.error?.code;
+      if (response.status === 403 && code === "auth.scope") continue;
+      expect(response.status, `${method} ${path}`).not.toBe(401);
+      allowed_routes.push(`${method} ${path}`);
+    }
+    expect(allowed_routes.toSorted()).toEqual(
+      [...ROUTES_BY_SCOPE[scope], ...ROUTES_OF_EVERY_TOKEN].toSorted(),
+    );
+    await endCall(id);
+  },
+);
 
 const dial = (token: string) =>
   new WebSocket(`${base.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${token}` } });

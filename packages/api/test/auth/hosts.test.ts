@@ -34,7 +34,7 @@ test("rejects every other host", () => {
   for (const host of strange) expect(checkOutcome(host), String(host)).toBe("auth.host");
 });
 
-test("accepts only its own origin", () => {
+test("accepts only the origin of the gateway", () => {
   expect(checkOutcome("127.0.0.1:7420", "http://127.0.0.1:7420")).toBe("ok");
   for (const origin of ["null", "", "http://127.0.0.1:3000", "http://localhost:7420", "https://evil.example"])
     expect(checkOutcome("127.0.0.1:7420", origin), origin).toBe("auth.origin");

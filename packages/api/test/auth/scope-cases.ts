@@ -388,7 +388,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/login-links": [
     {
-      object: "sign-in of the host's admin",
+      object: "login of the host's admin",
       scope: "host",
       reach: "host",
       request: () => ({ path: "/v1/login-links", body: {} }),

@@ -180,7 +180,7 @@ const readPluginStates = async () => (await fixture.admin("GET", "/api/plugins")
 
 verifies(
   "sec.scope-of-change",
-  "classifies every POST, PUT, PATCH and DELETE operation of the OpenAPI document, and no other",
+  "lists in the matrix every POST, PUT, PATCH and DELETE operation of the OpenAPI document, and no other",
   async () => {
     const { paths } = (await fixture.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
     const served = Object.entries(paths).flatMap(([path, methods]) =>
@@ -198,7 +198,7 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
   for (const scope_case of cases) {
     verifies(
       "sec.scope-of-change",
-      `applies the reach ${scope_case.reach} to ${operation} (${scope_case.object})`,
+      `accepts ${operation} (${scope_case.object}) only with a credential that may change it`,
       async () => {
         for (const who of CREDENTIAL_KINDS) await checkCase(method, operation, scope_case, who);
       },

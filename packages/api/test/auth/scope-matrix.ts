@@ -16,8 +16,8 @@ export const CREDENTIAL_KINDS = [
 export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 
 /**
- * - own: creates an object in the caller's own project or org, so every caller with the required key scope may send
- *   the request.
+ * - own: affects only the caller's own project or org, so every caller with the required key scope may send the
+ *   request.
  * - project: an object of one project. org: an object that serves every project. named: like org, but found by its name
  *   inside an org, so another org's credential refers to its own object.
  * - default: serves every org and is changed by a credential of the default org. host: belongs to no org.

@@ -39,7 +39,7 @@ verifies(
       const refused = await api.connect().catch((error: Error & { status: number }) => error);
       expect(refused).toMatchObject({ status: 404, message: "route.not_found" });
       const page = await api.call("GET", "/");
-      expect(page.json.error.details.fix).toBe("backplane plugin enable web");
+      expect(page.json.error.details.fix).toBe("Run `backplane plugin enable web`.");
       expect((await enable(true)).json.status).toBe("loaded");
       expect(await readStatuses()).toEqual(open);
       const again = await api.connect();

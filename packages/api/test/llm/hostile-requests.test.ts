@@ -51,7 +51,7 @@ async function disconnectMidAnswer(
   await expect.poll(async () => (await readLastCall()).status).toBe("cancelled");
 }
 
-verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
+verifies("llm.gateway", "never reserves a negative, fractional or enormous number of tokens", async () => {
   const token = await api.createKey({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await disconnectMidAnswer(token, { max_tokens });
   api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });

@@ -24,14 +24,14 @@ test.each([
 test("explains in JSON why an invalid or missing token is refused at /mcp", async () => {
   const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
   const headers = { accept: "application/json, text/event-stream" };
-  const refused = async (token: string | null) => {
+  const readRefusal = async (token: string | null) => {
     const response = await api.call("POST", "/mcp", { body, headers, token });
     expect(response.status).toBe(401);
     expect(response.headers["content-type"]).toMatch(/^application\/json/);
     return JSON.stringify(JSON.parse(response.text));
   };
-  expect(await refused("wrong-token")).toMatch(/auth\.invalid/);
-  expect(await refused(null)).toMatch(/auth\.missing/);
+  expect(await readRefusal("wrong-token")).toMatch(/auth\.invalid/);
+  expect(await readRefusal(null)).toMatch(/auth\.missing/);
 });
 
 test.each(["/register", "/token"])(

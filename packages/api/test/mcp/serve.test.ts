@@ -54,7 +54,7 @@ const setStatus = (status: string) =>
 const readInvocation = async (id: string) => (await api.call("GET", `/v1/invocations/${id}`)).json;
 const idOf = (result: JsonObject) => (result._meta as JsonObject)["backplane/invocation_id"] as string;
 
-describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
+describe.each(["2025-11-25", "2026-07-28"])("MCP revision %s", (revision) => {
   let client: McpClient;
   beforeAll(async () => {
     client = await connect(base, revision);
@@ -77,7 +77,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       expect(last.result).toMatchObject({ resultType: "complete", ttlMs: 0, cacheScope: "private" });
   });
 
-  test("calls a bound export with a JSON response and a durable record", async () => {
+  test("responds with JSON to a call of a bound export, and records the call", async () => {
     const { status, form, last } = await client.ask("tools/call", callParams("echo", { text: "hi" }));
     expect([status, form]).toEqual([200, "json"]);
     expect(last.result).toMatchObject({ content: [{ type: "text", text: "hi" }], isError: false });

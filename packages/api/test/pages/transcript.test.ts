@@ -164,7 +164,7 @@ test("places a message sent during an answer before that answer", () => {
   expect(texts()).toEqual(["user: go", "user: and this", "assistant: Working"]);
 });
 
-test("collects the thoughts of each model call in one item before its answer", () => {
+test("collects the thinking of each model call in one item before its answer", () => {
   const { transcript, live, delta, texts } = createTranscript();
   const think = (thinking: string, request_id: string) =>
     transcript.receive({

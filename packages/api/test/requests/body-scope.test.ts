@@ -50,7 +50,7 @@ test("binds for all projects if project_id of the scope is null, as with org_wid
   await api.call("DELETE", `/v1/plugin-bindings/${again.json.binding_id}`);
 });
 
-test("refuses a scope that is not the credential's own or is wider", async () => {
+test("refuses a scope other than the credential's own, including a wider one", async () => {
   const key = { name: "scoped", role: "admin", scopes: ["admin"] };
   const created = await api.call("POST", "/v1/keys", { body: key });
   const headers = { authorization: `Bearer ${created.json.token}` };

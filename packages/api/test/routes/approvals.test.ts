@@ -50,8 +50,8 @@ verifies(
       "rejected",
       "admin",
     ]);
-    const late = await reply(approval_id, { response: "approve" });
-    expect([late.status, late.json.error.code]).toEqual([409, "approval.closed"]);
+    const late_answer = await reply(approval_id, { response: "approve" });
+    expect([late_answer.status, late_answer.json.error.code]).toEqual([409, "approval.closed"]);
 
     const events = await api.call("GET", `/v1/invocations/${id}/events`);
     expect(events.text).toMatch(/"code":"approval.rejected"/);
@@ -64,8 +64,8 @@ verifies("api.approvals", "responds 409 to an answer after expiry", async () => 
   const { id, approval_id } = await ask("slowly");
   api.clock.advance(3_600_000);
   await api.call("GET", `/v1/invocations/${id}/events`);
-  const late = await reply(approval_id, { response: "approve" });
-  expect([late.status, late.json.error.code]).toEqual([409, "approval.closed"]);
+  const late_answer = await reply(approval_id, { response: "approve" });
+  expect([late_answer.status, late_answer.json.error.code]).toEqual([409, "approval.closed"]);
   expect((await api.call("GET", `/v1/approvals/${approval_id}`)).json.status).toBe("expired");
 });
 

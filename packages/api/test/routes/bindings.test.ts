@@ -113,8 +113,8 @@ test("stores a response for 24 hours", async () => {
   api.clock.advance(24 * 3_600_000 - 60_000);
   expect((await bind("echo", body, headers)).text).toBe(first.text);
   api.clock.advance(120_000);
-  const late = await bind("echo", body, headers);
-  expect([late.status, late.json.error.code]).toEqual([409, "binding.conflict"]);
+  const after_expiry = await bind("echo", body, headers);
+  expect([after_expiry.status, after_expiry.json.error.code]).toEqual([409, "binding.conflict"]);
 });
 
 test("changes the version of a binding on create and :rollback, and refuses an ambiguous :upgrade", async () => {

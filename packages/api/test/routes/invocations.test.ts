@@ -49,8 +49,8 @@ verifies(
     expect(cancelled.status).toBe(202);
     const events = await api.call("GET", `${url}/events`);
     expect(events.text).toMatch(/event: settled\ndata: .*"status":"cancelled"/);
-    const late = await api.call("POST", `${url}:cancel`);
-    expect([late.status, late.json.error.code]).toEqual([409, "invocation.settled"]);
+    const second_cancel = await api.call("POST", `${url}:cancel`);
+    expect([second_cancel.status, second_cancel.json.error.code]).toEqual([409, "invocation.settled"]);
   },
 );
 
@@ -90,7 +90,7 @@ test("responds 202 with the current record when wait runs out", async () => {
 
 verifies(
   "api.invocations",
-  "responds 202 for a call awaiting approval, and with wait waits until it has ended",
+  "responds 202 for a call awaiting approval or, with wait, when the call has ended",
   async () => {
     const waiting = await invoke("", { export_id: "ask", input: { text: "please" } });
     expect([waiting.status, waiting.json.status]).toEqual([202, "waiting_approval"]);

@@ -103,9 +103,9 @@ verifies(
       const { status, json } = await api.call("POST", "/v1/trusted-keys", { body });
       return { status, json };
     };
-    const over = await trust({ not_after: "2020-01-01T00:00:00Z" });
-    expect([over.status, over.json.error.code]).toEqual([400, "request.invalid"]);
-    expect(over.json.error.details.issues).toMatchObject([{ path: "body.not_after" }]);
+    const expired = await trust({ not_after: "2020-01-01T00:00:00Z" });
+    expect([expired.status, expired.json.error.code]).toEqual([400, "request.invalid"]);
+    expect(expired.json.error.details.issues).toMatchObject([{ path: "body.not_after" }]);
     const created = await trust({ packages: ["acme/*"], not_after: "2998-01-01T00:00:00Z" });
     expect(created.status).toBe(201);
     const renewed = await trust({ not_after: "2999-01-01T00:00:00Z" });

@@ -192,17 +192,17 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
 
   // The replay from the tape has the same entries with the same ids, and none of earlier runs.
   const expected = items.filter(({ id }) => id !== null).map(({ id, event }) => [id, event]);
-  const later = await stream(`/v1/runs/${ended.id}/events`);
-  expect(later.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(expected);
+  const replayed = await stream(`/v1/runs/${ended.id}/events`);
+  expect(replayed.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(expected);
   const resumed = await stream(`/v1/runs/${ended.id}/events`, {
     headers: { "last-event-id": expected[0]![0]! },
   });
   expect(resumed.map(({ id, event }) => [id, event])).toEqual([...expected.slice(1), [null, "run"]]);
   const { json: first } = await api.call("GET", `/v1/runs/${waited.json.id}`);
-  const early = await stream(`/v1/runs/${first.id}/events`);
-  expect(JSON.parse(early.at(-1)!.data)).toEqual(first);
-  expect(JSON.parse(early[1]!.data).event.payload.text).toBe("/say hi there");
-  expect(early.filter(({ event }) => event === "user.message.received")).toHaveLength(1);
+  const first_replay = await stream(`/v1/runs/${first.id}/events`);
+  expect(JSON.parse(first_replay.at(-1)!.data)).toEqual(first);
+  expect(JSON.parse(first_replay[1]!.data).event.payload.text).toBe("/say hi there");
+  expect(first_replay.filter(({ event }) => event === "user.message.received")).toHaveLength(1);
 
   const slow = await run("runs-2", "/slow 20000\n/say one two", "");
   expect([slow.status, slow.json.status]).toEqual([202, "running"]);

@@ -64,7 +64,7 @@ test("rejects an upgrade request without a valid credential before the handshake
   expect(missing).toMatchObject({ headers: { "www-authenticate": 'Bearer realm="backplane"' } });
 });
 
-test("accepts a token as a subprotocol and does not send it back", async () => {
+test("accepts a token as a subprotocol and omits the token from the response", async () => {
   const remote = await api.connect({ token: null, protocols: [`bearer.${ADMIN_TOKEN}`, "backplane.v1"] });
   expect(remote.ws.protocol).toBe("backplane.v1");
 });

@@ -6,7 +6,7 @@
  */
 
 import type { Json, JsonObject, PluginExport } from "@backplane/contract";
-import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/ports";
+import { answerByDefault, type KernelDeps, type RunListener } from "@backplane/ports";
 import { EventLog } from "../calls/event-log.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { createEventRedactor, type PluginCallEvent, type Redactor } from "../calls/redact.ts";
@@ -75,5 +75,5 @@ function answerPluginRequest(
     method,
     answered_by: answer !== null ? "client" : sample !== null ? "model" : "gateway",
   });
-  return answer ?? sample?.(clean) ?? rejectUnanswered(method);
+  return answer ?? sample?.(clean) ?? answerByDefault(method);
 }

@@ -139,7 +139,10 @@ export interface ReadArchiveOptions {
 
 const PROGRESS_MS = 1_000;
 
-/** Unpacks every entry and compares it with the manifest. Throws `backup.invalid`. */
+/**
+ * Unpacks every entry and compares it with the manifest. Throws `backup.invalid` for an archive that is damaged or
+ * incomplete. Errors of this machine, such as a full disk, are thrown unchanged.
+ */
 export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const entries = new Map<string, ArchivedEntry>();
   const deferred: DeferredWork = { links: [], owners: [] };
@@ -255,7 +258,7 @@ function assertMatches(
 function parseManifest(text: string): BackupManifest {
   const manifest = JSON.parse(text) as BackupManifest;
   if (manifest.format !== 1 || !Array.isArray(manifest.entries))
-    throw invalidArchiveError("it was written by a later version of Backplane");
+    throw invalidArchiveError("its manifest is damaged or was written by a later version of Backplane");
   return manifest;
 }
 

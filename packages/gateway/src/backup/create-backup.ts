@@ -160,7 +160,7 @@ async function addFiles(
   const visit = async (path: string): Promise<void> => {
     const from = join(home, path);
     const info = lstatSync(from, { throwIfNoEntry: false });
-    // The entry was removed after its folder was read, or is a socket or pipe of a plugin.
+    // The entry does not exist, was removed after its folder was read, or is a socket or pipe of a plugin.
     if (info === undefined || !(info.isFile() || info.isDirectory() || info.isSymbolicLink())) return;
     if (info.isFile() && isPartOfDatabase(from)) return;
     count += 1;

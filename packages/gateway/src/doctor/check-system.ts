@@ -134,7 +134,7 @@ async function checkDatabase(url: string): Promise<DoctorCheck> {
     return {
       name: "store",
       status: "failed",
-      message: `PostgreSQL does not respond: ${cause instanceof Error ? cause.message : (error as Error).message}`,
+      message: `the PostgreSQL database cannot be read: ${cause instanceof Error ? cause.message : (error as Error).message}`,
       fix: "start the database, or correct store.url in backplane.toml",
     };
   }

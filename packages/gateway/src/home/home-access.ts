@@ -115,18 +115,18 @@ function checkEntries(dir: string): HomeProblem[] {
   if (!hasModes()) return [];
   const problems: HomeProblem[] = [];
   for (const { path, name, info } of listEntries(dir)) {
-    if (isForeign(info)) problems.push(foreignFileProblem(path, info));
+    if (isForeign(info)) problems.push(createForeignFileRefusal(path, info));
     else if (!CREDENTIALS.has(name)) problems.push(...checkMode(path, info));
   }
   for (const name of INNER_FOLDERS) {
     for (const { path, info } of listEntries(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreignFileProblem(path, info));
+      if (isForeign(info)) problems.push(createForeignFileRefusal(path, info));
       else problems.push(...checkMode(path, info));
     }
   }
   for (const name of PROGRAM_FOLDERS) {
     for (const { path, info } of listEntries(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreignFileProblem(path, info));
+      if (isForeign(info)) problems.push(createForeignFileRefusal(path, info));
     }
   }
   return problems;
@@ -165,7 +165,7 @@ function isForeign({ uid }: Stats): boolean {
   return uid !== 0 && uid !== process.geteuid!();
 }
 
-function foreignFileProblem(path: string, { uid }: Stats): HomeProblem {
+function createForeignFileRefusal(path: string, { uid }: Stats): HomeProblem {
   return createRefusal(
     path,
     `${path} belongs to user ${uid}, and the gateway runs as user ${process.geteuid!()}.`,

@@ -71,7 +71,10 @@ export function prepareHome(dir: string): HomeProblem[] {
   return secureHome(dir);
 }
 
-/** One key per line, as `ID:HEX`. The last key encrypts and all keys can decrypt; a rotation appends a line. */
+/**
+ * Reads the file, and creates it with one key if it is missing. Each line is a key, as `ID:HEX`. The last key encrypts
+ * and all keys can decrypt; a rotation appends a line.
+ */
 export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] {
   createFolders(dirname(file));
   const text = readOrCreate(file, () => `k1:${randomBytes(32).toString("hex")}\n`);

@@ -18,7 +18,7 @@ interface RestorePlan {
   /** The entries of the home that are moved away. */
   previous: string[];
   restored: string[];
-  /** The folder of the home to which the previous files are moved. */
+  /** The folder of the home to which the previous files are moved; null if there are none. */
   kept: string | null;
 }
 

@@ -33,7 +33,7 @@ export async function discoverInstruments(
   try {
     for await (const result of instruments.installAll(HOST_ADMIN_CALLER, paths, stop)) logResult(log, result);
   } catch (error) {
-    log.error({ err: error, folder }, "the plugins folder could not be searched for instrument plugins");
+    log.error({ err: error, folder }, "the instrument plugins in the plugins folder could not be installed");
   }
 }
 
@@ -53,6 +53,6 @@ function logResult(log: Logger, result: InstrumentInstallResult): void {
   else
     log.error(
       { plugin: plugin_id, version, state, path, ...error },
-      "skipped an instrument plugin from a file in the plugins folder",
+      "discovered an instrument plugin with an error",
     );
 }

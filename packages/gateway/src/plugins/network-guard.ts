@@ -77,7 +77,8 @@ function guardDatagrams(running: RunningPlugin): void {
     sockets[method] = function (this: dgram.Socket, ...args: unknown[]) {
       const plugin = running.getStore();
       if (plugin === undefined) return original.apply(this, args);
-      throw createRefusal(plugin, "UDP");
+      plugin.recordRefusal("UDP");
+      throw new BackplaneError("policy.denied", `${plugin.name} may not use UDP.`, { fix: "Use TCP." });
     };
   }
 }
@@ -224,7 +225,12 @@ function pinArguments(args: readonly unknown[], plugin: GuardedPlugin, target: T
 }
 
 function findRefusal(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {
-  if (target === null) return createRefusal(plugin, "a unix socket");
+  if (target === null)
+    return createRefusal(
+      plugin,
+      "a unix socket",
+      "Connect to a host and port that the operator has allowed.",
+    );
   const { host, port } = target;
   if (!plugin.allows(host, port)) return createRefusal(plugin, `${host}:${port}`);
   const literal = isIP(host) === 0 ? null : plugin.refuseLiteral(host, port);
@@ -236,9 +242,10 @@ function reportRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unk
   if ((error as { code?: unknown }).code === "policy.denied") plugin.recordRefusal(`${host}:${port}`);
 }
 
-function createRefusal(plugin: GuardedPlugin, address: string): BackplaneError {
+const ALLOW_HOST =
+  "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.";
+
+function createRefusal(plugin: GuardedPlugin, address: string, fix = ALLOW_HOST): BackplaneError {
   plugin.recordRefusal(address);
-  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}.`, {
-    fix: "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.",
-  });
+  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}.`, { fix });
 }

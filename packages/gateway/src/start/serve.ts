@@ -7,7 +7,7 @@ import { BackplaneError, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger } from "@backplane/ports";
 import type { GatewayConfig } from "../config/config.ts";
 import { browserHost } from "../config/listen.ts";
-import { openSavedLogins } from "../home/saved-logins.ts";
+import { openConsoleSessions } from "../home/console-sessions.ts";
 import { VERSION } from "../host/version.ts";
 import { readStoreSummary } from "../store/store-summary.ts";
 
@@ -34,7 +34,7 @@ export async function serveApi(
     started: () => started,
     auth: {
       admin_token_sha256: createHash("sha256").update(home.admin_token).digest("hex"),
-      saved_logins: openSavedLogins(home.dir, home.admin_token, deps.log),
+      saved_sessions: openConsoleSessions(home.dir, home.admin_token, deps.log),
     },
     listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },

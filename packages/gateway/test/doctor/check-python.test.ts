@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { checkPython } from "../../src/doctor/check-python.ts";
 
-test("reports the tool that installs Python packages, or names both if there is none", async () => {
+test("reports the tool that installs Python packages, or how to install one if there is none", async () => {
   const root = mkdtempSync(join(tmpdir(), "backplane-doctor-python-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const [bin, empty] = [join(root, "bin"), join(root, "empty")];

@@ -49,6 +49,6 @@ test("reports whether PostgreSQL has page checksums, and when it is unreachable"
   if (process.env.BACKPLANE_TEST_PG_URL !== undefined) return;
   expect(await readStoreCheck(createHome(), env)).toMatchObject({
     status: "failed",
-    message: expect.stringContaining("does not respond"),
+    message: expect.stringContaining("the PostgreSQL database cannot be read: "),
   });
 });

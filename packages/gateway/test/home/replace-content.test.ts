@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ANCHOR_FILE, openAuditAnchor } from "../../src/home/audit-files.ts";
-import { openSavedLogins } from "../../src/home/saved-logins.ts";
+import { openConsoleSessions } from "../../src/home/console-sessions.ts";
 
 let home: string;
 beforeEach(() => {
@@ -20,8 +20,8 @@ test("leaves no draft of the audit anchor when it cannot be replaced", () => {
   expect(readdirSync(home)).toEqual([ANCHOR_FILE]);
 });
 
-test("leaves no draft of the saved logins when they cannot be replaced", () => {
+test("leaves no draft of the console sessions when they cannot be replaced", () => {
   mkdirSync(join(home, "console-sessions.json"));
-  openSavedLogins(home, "token", createTestLogger()).save([]);
+  openConsoleSessions(home, "token", createTestLogger()).save([]);
   expect(readdirSync(home)).toEqual(["console-sessions.json"]);
 });

@@ -17,7 +17,7 @@ import {
   LOADING_MODES,
   loadInto,
   NO_NETWORK,
-  rejectionOf,
+  catchRejection,
   usePluginLoaders,
 } from "./use-plugin-loaders.ts";
 
@@ -109,7 +109,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test("keeps name, message and stack of an error that a tool throws", () =>
     withPlugin("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
-      const error = await rejectionOf(run.tool("broken", {}));
+      const error = await catchRejection(run.tool("broken", {}));
       expect({ name: error.name, message: error.message }).toEqual({
         name: "TypeError",
         message: "the shelf is empty",
@@ -143,7 +143,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
         status: 403,
         body: { code: "policy.denied", message: "safe.open is not granted." },
       });
-      expect(await rejectionOf(callService({ fail: true }))).toMatchObject({
+      expect(await catchRejection(callService({ fail: true }))).toMatchObject({
         name: "RangeError",
         message: "the scripted failure",
       });
@@ -197,7 +197,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       const run = await loadInto(plugin);
       // `crashed` is also the code for the exit of a process, but here the plugin itself throws it.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
-        const error = await rejectionOf(run.event("llm.call.request", { fail: code }));
+        const error = await catchRejection(run.event("llm.call.request", { fail: code }));
         expect(error).toMatchObject({ name: "Error", message: "no words", code });
         expect(error.stack).toContain(join(FIXTURES, "emitter/plugin.mjs"));
       }
@@ -237,7 +237,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("reports an error in onLoad with its stack", () =>
     withPlugin("fails-on-load", async ({ plugin }) => {
-      const error = await rejectionOf(loadInto(plugin));
+      const error = await catchRejection(loadInto(plugin));
       expect(error.message).toBe("not today");
       expect(error.stack).toMatch(/at failToLoad \(.*fails-on-load\/plugin\.mjs/);
     }));

@@ -9,7 +9,7 @@ import {
   LOADING_MODES,
   NO_NETWORK,
   pluginText,
-  rejectionOf,
+  catchRejection,
   usePluginLoaders,
 } from "./use-plugin-loaders.ts";
 
@@ -33,7 +33,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
     const plugin = { ...findEntry("shop"), name: "odd", dir, module };
-    const error = await rejectionOf(loader.load(plugin, mode, NO_NETWORK));
+    const error = await catchRejection(loader.load(plugin, mode, NO_NETWORK));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
     else expect(error.message).toMatch(message);

@@ -9,7 +9,7 @@ import {
   loadInto,
   NO_NETWORK,
   plain,
-  rejectionOf,
+  catchRejection,
   usePluginLoaders,
 } from "./use-plugin-loaders.ts";
 
@@ -22,7 +22,7 @@ describe.each([
 ] as const)("in its own process, %s", (_how, loader) => {
   test("kills a plugin whose onLoad hangs and reports it", async () => {
     const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
-    const error = await rejectionOf(loadInto(loaded.plugin, { config: { where: "load" } }));
+    const error = await catchRejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
       "sleeper did not finish onLoad within 1500 ms, so its process was killed. Last line on stderr: about to sleep",
@@ -45,7 +45,7 @@ describe.each([
           resolve();
         });
       });
-      const failure = await rejectionOf(run.event("x.sleeper.a", { [how]: true }));
+      const failure = await catchRejection(run.event("x.sleeper.a", { [how]: true }));
       await exited;
       await loaded.close();
       expect(errors.map((error) => error.message)).toEqual([failure.message]);
@@ -63,7 +63,7 @@ describe.each([
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });
     const run = await loadInto(loaded.plugin, { state_dir });
-    const spinning = rejectionOf(run.event("x.sleeper.a", { spin: true }));
+    const spinning = catchRejection(run.event("x.sleeper.a", { spin: true }));
     await expect.poll(() => existsSync(join(state_dir, "spins"))).toBe(true);
     await loaded.close();
     await loaded.close();

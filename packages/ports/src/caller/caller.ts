@@ -16,8 +16,8 @@ export function requireOperator(caller: Caller, action: string): void {
 }
 
 /**
- * Rejects guests and read_only calls, which act as guests. The API has checked the scopes of a plugin's token, so other
- * plugins may write.
+ * Rejects guests and read_only calls, which act as guests. The API has checked the scopes of a plugin's token, so calls
+ * of any other effect class may write.
  */
 export function requireWriter(caller: Caller, action: string): void {
   if (caller.role !== "guest") return;
@@ -45,7 +45,7 @@ export function requireWholeOrg(caller: Caller, action: string): void {
   const { org_id, project_id } = caller.scope;
   const message = `A credential of project ${project_id} may not ${action}: that affects all projects of ${org_id}.`;
   throw new BackplaneError("policy.denied", message, {
-    fix: "Use the admin token, or a key of the whole org (created with project_id null).",
+    fix: "Use the admin token, or a key of the whole organization (created with project_id null).",
     details: { needs: "whole org" },
   });
 }

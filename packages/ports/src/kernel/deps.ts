@@ -8,7 +8,7 @@ import type { PackageImporter } from "../host/package-files.ts";
 import type { PluginLoader } from "../host/plugin-loader.ts";
 import type { Runner } from "../host/runner.ts";
 import type { Schemas } from "../host/schemas.ts";
-import type { FolderAccess } from "../host/workspace-folders.ts";
+import type { FolderAccess } from "../host/folder-access.ts";
 import type { SecretVault } from "../store/access-store.ts";
 import type { AuditAnchor, AuditExport } from "../store/audit-marks.ts";
 import type { Store } from "../store/store.ts";

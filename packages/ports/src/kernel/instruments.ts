@@ -24,9 +24,9 @@ export interface InstrumentsFacade {
   ): Promise<InstrumentPluginView>;
   /**
    * Installs the plugins of several files, each after the plugins that it depends on. If several files contain the same
-   * plugin, only the newest version is installed. Yields one result for each file. Skipped plugins come last, because
-   * the reason may be a plugin that is installed after them. Plugins that were unloaded stay unloaded. Ends before the
-   * next plugin when `stop` is aborted. Admin only.
+   * plugin, only the newest version is installed. Yields one result for each file. Plugins with an error come last,
+   * because a plugin that is installed after them may resolve it. Plugins that were unloaded stay unloaded. Ends before
+   * the next plugin when `stop` is aborted. Admin only.
    */
   installAll(
     caller: Caller,

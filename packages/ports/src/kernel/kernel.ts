@@ -195,7 +195,7 @@ export interface Kernel {
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   /** Recorded frames of plugin processes, in the memory of this gateway. */
   frames: {
-    /** Records the frames of the processes of a binding, which are replaced; 0 seconds ends the recording. */
+    /** Replaces the processes of a binding and records the frames of the new ones; 0 seconds ends the recording. */
     record(caller: Caller, binding_id: string, seconds: number): Promise<Omit<FrameRecording, "items">>;
     /** The recorded frames of a call. */
     list(caller: Caller, invocation_id: string): Promise<FrameRecording>;
@@ -312,7 +312,10 @@ export interface Kernel {
   keys: {
     /** `token` is returned only here and cannot be read again. */
     create(caller: Caller, body: KeyCreate): Promise<{ key: ApiKey; token: string }>;
-    /** Lists the keys of the caller's project; `project` selects another project of the caller, or `*` for all. */
+    /**
+     * Lists the keys of the caller's project; `project` selects another project that the caller can access, or `*` for
+     * all of them.
+     */
     list(caller: Caller, page: Page, filter?: { project?: string }): Promise<PageOf<ApiKey>>;
     revoke(caller: Caller, id: string, filter?: { project?: string }): Promise<void>;
     /**

@@ -4,8 +4,11 @@ import { BackplaneError, type Json, type JsonObject } from "@backplane/contract"
 /** Returns null if the client does not support the method. `key` is the plugin's own id for the request. */
 export type AnswerPluginRequest = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
-/** Answers for a client that does not support the method: declines an elicitation and rejects any other request. */
-export async function rejectUnanswered(method: string): Promise<Json> {
+/**
+ * The gateway's own answer if the client does not support the method or has disconnected: declines an elicitation and
+ * rejects any other request.
+ */
+export async function answerByDefault(method: string): Promise<Json> {
   switch (method) {
     case "elicitation/create":
       return { action: "decline" };

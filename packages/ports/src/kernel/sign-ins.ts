@@ -5,9 +5,9 @@
 import type { JsonObject, SignIn, SignInBegin, SignInStarted } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";
 
-/** A browser identified by the secrets from its cookies. */
+/** A browser, identified by the secrets in its cookies. */
 export interface SignInBrowser {
-  browser: readonly string[];
+  browser_secrets: readonly string[];
 }
 
 export interface OpenedSignIn {

@@ -24,6 +24,7 @@ export interface Caller {
   scope: Scope;
   role: Role;
   scopes: readonly KeyScope[];
+  /** Whether the credential is the admin token or has the scope `admin`; independent of `role`. */
   admin: boolean;
   /** Expiry of the credential, if any; credentials that the caller creates must not outlive it. */
   expires_at?: string;

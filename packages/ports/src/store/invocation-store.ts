@@ -135,8 +135,8 @@ export interface InvocationStore {
    */
   replaceApproval(row: InvocationRow, approval: NewApproval, records: ChangeRecords): Promise<boolean>;
   /**
-   * Stores the retry count and the earlier attempts of a running row. `renewed` revokes its tokens and stores the given
-   * one, if any. Resolves to false if fence or status have changed.
+   * Stores the retry count and the earlier attempts of a running row. With `renewed`, revokes the tokens of the row and
+   * stores the new one, if any. Resolves to false if fence or status have changed.
    */
   recordRetry(row: InvocationRow, renewed?: { delegation?: NewDelegation }): Promise<boolean>;
   /**

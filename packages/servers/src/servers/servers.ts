@@ -26,11 +26,11 @@ import {
   type ServerFeature,
 } from "@backplane/door";
 import {
+  answerByDefault,
   type BoundPackage,
   buildAudit,
   type Caller,
   type KernelDeps,
-  rejectUnanswered,
   type ServerInfo,
   type ServerRequestListener,
   type Servers,
@@ -236,7 +236,7 @@ export function createServers(
           notify: (name, details) => listener.notify(name, redact(details)),
           answerRequest: (server_method, server_params, key) =>
             listener.answerRequest(server_method, redact(server_params), key) ??
-            rejectUnanswered(server_method),
+            answerByDefault(server_method),
         },
         operation,
       );

@@ -134,13 +134,13 @@ export function createSignIns(
     return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
   }
 
-  async function open(ticket: string, { browser }: SignInBrowser): Promise<OpenedSignIn> {
+  async function open(ticket: string, { browser_secrets }: SignInBrowser): Promise<OpenedSignIn> {
     const secret = randomToken(deps);
     const now = clock.now();
     const login = await store.sign_ins.openLogin(tokenHash(ticket), tokenHash(secret), now);
     if (login === null) throw new BackplaneError("sign_in.expired");
     const is_first_browser = isOpenedBy(login, [secret]);
-    if (!is_first_browser && !isOpenedBy(login, browser)) throw otherBrowserError(login);
+    if (!is_first_browser && !isOpenedBy(login, browser_secrets)) throw otherBrowserError(login);
     const { authorization_url, redirect_uri } = unsealLogin(deps, login);
     return {
       authorization_url,
@@ -160,7 +160,8 @@ export function createSignIns(
     if (pending === null || ("actor" in by && by.actor !== pending.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
-    if ("browser" in by && !isOpenedBy(pending, by.browser)) throw otherBrowserError(pending);
+    if ("browser_secrets" in by && !isOpenedBy(pending, by.browser_secrets))
+      throw otherBrowserError(pending);
     const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };

@@ -129,9 +129,9 @@ export const readTicket = (start_url: string | null) => new URL(start_url!).sear
  */
 export async function startLogin({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
-  const opened = await kernel.signIns.open(readTicket(start_url), { browser: [] });
+  const opened = await kernel.signIns.open(readTicket(start_url), { browser_secrets: [] });
   const redirect = await as.visit(opened.authorization_url);
-  return { redirect, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
+  return { redirect, browser: { browser_secrets: [opened.secret!] }, expires_at: expires_at! };
 }
 
 export async function signIn(

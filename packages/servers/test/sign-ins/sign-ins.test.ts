@@ -164,8 +164,8 @@ test("binds a login to the first browser and refuses others without ending the l
   const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
   expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
   const ticket = readTicket(start_url);
-  const first = await signIns.open(ticket, { browser: ["of-another-login"] });
-  const cookies = { browser: ["of-another-login", first.secret!] };
+  const first = await signIns.open(ticket, { browser_secrets: ["of-another-login"] });
+  const cookies = { browser_secrets: ["of-another-login", first.secret!] };
   expect(first).toMatchObject({ secure: false });
   expect(first.lasts_ms).toBeGreaterThan(590_000);
   // The same browser may reload the page; a thief of the URL is refused.
@@ -174,11 +174,11 @@ test("binds a login to the first browser and refuses others without ending the l
     secret: null,
   });
   const refused = { code: "sign_in.other_browser" };
-  for (const browser of [[], ["of-another-login"]])
-    await expect(signIns.open(ticket, { browser })).rejects.toMatchObject(refused);
+  for (const browser_secrets of [[], ["of-another-login"]])
+    await expect(signIns.open(ticket, { browser_secrets })).rejects.toMatchObject(refused);
   const redirect = await as.visit(first.authorization_url);
-  for (const browser of [[], ["of-another-login"]])
-    await expect(signIns.complete({ browser }, redirect)).rejects.toMatchObject(refused);
+  for (const browser_secrets of [[], ["of-another-login"]])
+    await expect(signIns.complete({ browser_secrets }, redirect)).rejects.toMatchObject(refused);
   expect(as.token_requests).toEqual([]);
   expect(fixture.logged.filter(({ message }) => message.includes("another browser"))).toHaveLength(4);
   expect(await signIns.complete(cookies, redirect)).toMatchObject({ status: "signed_in" });
@@ -191,8 +191,10 @@ test("accepts a login that skipped the start page only from the caller who start
   const { authorization_url } = await signIns.begin(admin, binding_id, {});
   const redirect = await as.visit(authorization_url!);
   const { state } = Object.fromEntries(new URL(redirect).searchParams);
-  await expect(signIns.open(state!, { browser: [] })).rejects.toMatchObject({ code: "sign_in.expired" });
-  await expect(signIns.complete({ browser: [state!] }, redirect)).rejects.toMatchObject({
+  await expect(signIns.open(state!, { browser_secrets: [] })).rejects.toMatchObject({
+    code: "sign_in.expired",
+  });
+  await expect(signIns.complete({ browser_secrets: [state!] }, redirect)).rejects.toMatchObject({
     code: "sign_in.other_browser",
   });
   expect(await signIns.complete(admin, redirect)).toMatchObject({ status: "signed_in" });
@@ -203,7 +205,7 @@ test("marks the login cookie secure behind TLS", async () => {
   fixture.deps.gateway.public_url = "https://gateway.example";
   const { start_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   expect(start_url).toMatch(/^https:\/\/gateway\.example\/oauth\/start\?ticket=/);
-  expect(await fixture.kernel.signIns.open(readTicket(start_url), { browser: [] })).toMatchObject({
+  expect(await fixture.kernel.signIns.open(readTicket(start_url), { browser_secrets: [] })).toMatchObject({
     secure: true,
   });
 });

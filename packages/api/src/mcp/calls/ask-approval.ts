@@ -47,15 +47,15 @@ export async function askForApproval(
     "elicitation/create",
     { message, requestedSchema: FORM },
     approval.id,
-    UNANSWERED,
+    NO_DECISION,
   );
   const answer = pending_answer === null ? null : readAnswer(await pending_answer);
   if (answer !== null)
     await kernel.approvals.answer(caller, approval.id, { ...answer, digest: approval.digest });
 }
 
-/** A client that disconnects has decided nothing. */
-const UNANSWERED: Json = { action: "cancel" };
+/** The answer of a client that disconnects, which has decided nothing. */
+const NO_DECISION: Json = { action: "cancel" };
 
 function mayAnswer(caller: Caller): boolean {
   if (caller.delegation !== undefined || caller.role === "guest") return false;

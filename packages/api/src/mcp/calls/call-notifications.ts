@@ -1,6 +1,6 @@
 /**
- * The events of a running call as MCP notifications: progress for a client that sent a token, and log messages at or
- * above its level. Progress always increases, whatever the plugin reports.
+ * The events of a running call as MCP notifications: progress for a client that sent a progress token, and log messages
+ * at or above the client's log level. Progress always increases, whatever the plugin reports.
  */
 import {
   type Invocation,

@@ -20,8 +20,8 @@ import { createOpenCall, type McpSession, type OpenCall } from "../session/sessi
 import { askForApproval } from "./ask-approval.ts";
 import { createCallNotifications } from "./call-notifications.ts";
 import { buildCallResult, gatewayError, refusalResult } from "./call-result.ts";
-import { type DeliverDeps, deliver, within } from "./deliver.ts";
-import { readToolCall, searchCatalog } from "./search-catalog.ts";
+import { type DeliverDeps, deliver, resolveWithin } from "./deliver.ts";
+import { readToolCall, searchCatalog } from "./catalog-tools.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 
 /** How often a client is notified again that its call is awaiting approval. */
@@ -206,7 +206,7 @@ async function* withReminders(
   let next = items.next();
   try {
     for (;;) {
-      const item = isDue() ? await within(clock, next, REMIND_MS) : await next;
+      const item = isDue() ? await resolveWithin(clock, next, REMIND_MS) : await next;
       if (item === null) {
         if (isDue()) yield "reminder";
         continue;

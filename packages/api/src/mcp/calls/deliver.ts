@@ -204,8 +204,8 @@ function sseItem(message: JsonObject): SseItem {
   return { data: JSON.stringify(message) };
 }
 
-/** Null when the time runs out first. */
-export function within<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | null> {
+/** Resolves to null if the time runs out first. */
+export function resolveWithin<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | null> {
   return new Promise((resolve, reject) => {
     const timer = clock.after(ms, () => resolve(null));
     promise.then(

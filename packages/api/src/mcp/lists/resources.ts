@@ -15,7 +15,7 @@ const ALSO_META = "backplane/also_offered_by";
 
 export interface Resources {
   list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
-  templates(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
+  listTemplates(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
   /** In the view of the whole catalog, throws when no server offers the URI. */
   findServer(caller: Caller, view: View, uri: unknown, stateless: boolean): Promise<ServerInfo>;
 }
@@ -30,7 +30,7 @@ export function createResources(lists: ServerLists): Resources {
         cursor,
       );
     },
-    async templates(caller, view, cursor) {
+    async listTemplates(caller, view, cursor) {
       const offered = await lists.list(caller, view, "resourceTemplates");
       const items = view.server === null ? mergeByUri(offered, "uriTemplate") : itemsOf(offered);
       return paginate("resourceTemplates", items, cursor);

@@ -85,7 +85,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
         }
         size += JSON.stringify(item).length;
         if (items.length >= MAX_ITEMS || size > MAX_LIST_CHARS) {
-          log.warn({ binding_id }, `truncated the ${kind} of an MCP server: it lists too many`);
+          log.warn({ binding_id }, `truncated the ${kind} of an MCP server: the list is too long`);
           return items;
         }
         items.push(sanitizeJson(item));

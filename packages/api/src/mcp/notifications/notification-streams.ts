@@ -39,7 +39,7 @@ export interface NotificationStream {
 }
 
 export interface NotificationDeps {
-  lists: ListWatch;
+  list_watch: ListWatch;
   resources: Resources;
   subscriptions: Subscriptions;
 }
@@ -47,10 +47,10 @@ export interface NotificationDeps {
 /** The stream of a session, which ends with the session. */
 export async function sessionNotifications(
   session: McpSession,
-  { lists }: NotificationDeps,
+  { list_watch }: NotificationDeps,
 ): Promise<NotificationStream> {
   const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
-  const stopWatching = await lists.listen(session.caller, {
+  const stopWatching = await list_watch.listen(session.caller, {
     onListChanged: (list) => session.notify(notification(CHANGED_METHODS[list])),
     onNotification(received) {
       if (session.server !== null && session.server !== received.binding_id) return;
@@ -115,7 +115,7 @@ export async function listenNotifications(
     },
   };
   try {
-    const stopWatching = await deps.lists.listen(caller, listener);
+    const stopWatching = await deps.list_watch.listen(caller, listener);
     return {
       items: (stop) => sseItems(queue, stop),
       close() {

@@ -1,11 +1,11 @@
 /**
  * Requests from a plugin to the client that called it, such as elicitation and sampling, and the gateway's own
  * questions about approvals. Each is pending under a key until the client answers it. A question that the client does
- * not support is not sent. A plugin's question that is pending when the client disconnects gets the gateway's default
- * answer.
+ * not support is not sent. A plugin's question that is pending when the client disconnects or the call ends gets the
+ * gateway's default answer.
  */
 import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
-import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";
+import { type AnswerPluginRequest, answerByDefault } from "@backplane/ports";
 import { McpError } from "../protocol/json-rpc.ts";
 
 export interface Question {
@@ -91,7 +91,7 @@ export class Questions {
         question.resolve(question.answer_on_close);
         continue;
       }
-      rejectUnanswered(question.method).then(
+      answerByDefault(question.method).then(
         (answer) => question.resolve(answer),
         (error: Error) => question.reject(error),
       );
@@ -114,7 +114,7 @@ export class Questions {
     return question;
   }
 
-  /** The plugin's own key. A generated one if the plugin sent none, or if a question is pending under its key. */
+  /** The plugin's own key; a generated one if the plugin sent none, or if a question is pending under its key. */
   #uniqueKey(key: string | undefined): string {
     this.#question_count++;
     return key === undefined || this.#pending?.has(key) === true ? `question_${this.#question_count}` : key;

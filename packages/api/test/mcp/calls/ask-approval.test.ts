@@ -82,7 +82,7 @@ verifies(["mcp.server", "approval.flow"], "rejects the call with the feedback of
 });
 
 /** Returns the answers that the gateway records for a reply; null closes the connection. */
-async function answersFor(reply: JsonObject | null): Promise<object[]> {
+async function collectAnswers(reply: JsonObject | null): Promise<object[]> {
   const answers: object[] = [];
   const approval = {
     id: "apr_1",
@@ -118,11 +118,11 @@ verifies(
       accept({ decision: "approve_always" }),
       accept({ decision: ["approve"] }),
     ] as (JsonObject | null)[])
-      expect(await answersFor(reply), JSON.stringify(reply)).toEqual([]);
-    expect(await answersFor(accept({ decision: "approve", feedback: " " }))).toEqual([
+      expect(await collectAnswers(reply), JSON.stringify(reply)).toEqual([]);
+    expect(await collectAnswers(accept({ decision: "approve", feedback: " " }))).toEqual([
       { response: "approve", digest: "d" },
     ]);
-    expect(await answersFor({ action: "decline" })).toEqual([{ response: "reject", digest: "d" }]);
+    expect(await collectAnswers({ action: "decline" })).toEqual([{ response: "reject", digest: "d" }]);
   },
 );
 

@@ -90,7 +90,7 @@ test("ends the session and cancels its calls on DELETE", async () => {
   expect((await fetch(`${base}/mcp`, { headers })).status).toBe(404);
 });
 
-test("delivers results and changes to 100 concurrent sessions with streams", async () => {
+test("delivers results and list changes to 100 concurrent sessions with streams", async () => {
   const clients = await Promise.all(Array.from({ length: 100 }, () => connect(base, "2025-11-25")));
   const stop = new AbortController();
   const opening = clients.map(async ({ headers }) => {

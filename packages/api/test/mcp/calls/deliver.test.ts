@@ -1,10 +1,7 @@
-/** Long waits with a manual clock: headers are sent, a waiting client is notified again, lists are polled again. */
+/** Long waits with a manual clock: headers are sent, and a waiting client is notified again. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
-import { userNamed } from "../../support/callers.ts";
-import { createCatalogTool } from "../../support/catalog-tool.ts";
 import { callParams, connect } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
@@ -59,33 +56,4 @@ test("repeats the approval notification with increasing progress", async () => {
   const progress = notifications.map((params) => Number(params.progress));
   expect(progress.every((value, n) => n === 0 || value > progress[n - 1]!)).toBe(true);
   expect(notifications[0]!.message).toContain(`backplane approve allow ${json.items[0].id}`);
-});
-
-test("finds an unannounced change by polling and reports it once to each client", async () => {
-  const caller = { ...userNamed("a"), scope: { org_id: "org_local", project_id: null } };
-  let tools = [createCatalogTool("one")];
-  const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
-  const watch = createListWatch({ ...api.kernel, catalog: { ...api.kernel.catalog, ...catalog } }, api.clock);
-  const counts = [0, 0];
-  const listener = (n: number) => ({
-    onListChanged: () => void counts[n]!++,
-    onNotification: () => undefined,
-  });
-  const unsubscribe = await watch.listen(caller, listener(0));
-  await watch.listen(caller, listener(1));
-  const poll = async () => {
-    api.clock.advance(11_000);
-    await new Promise(setImmediate);
-  };
-  tools = [createCatalogTool("one")];
-  await poll();
-  expect(counts).toEqual([0, 0]);
-  tools = [createCatalogTool("one"), createCatalogTool("two")];
-  await poll();
-  expect(counts).toEqual([1, 1]);
-  unsubscribe();
-  tools = [];
-  await poll();
-  expect(counts).toEqual([1, 2]);
-  watch.close();
 });

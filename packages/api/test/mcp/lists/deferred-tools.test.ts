@@ -16,21 +16,21 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
+describe.each(["2025-11-25", "2026-07-28"])("MCP revision %s", (revision) => {
   let client: McpClient;
   beforeAll(async () => {
     client = await connect(base, revision);
   });
   const callTool = async (name: string, input: JsonObject) =>
     (await client.ask("tools/call", { name, arguments: input })).last.result;
-  const listedNames = async () =>
+  const listNames = async () =>
     ((await client.ask("tools/list")).last.result.tools as JsonObject[]).map(({ name }) => name);
 
   verifies(
     "client.profiles",
     "lists pinned tools with a search tool, finds a deferred tool and calls it",
     async () => {
-      expect(await listedNames()).toEqual(["ask", "tool_call", "tool_search"]);
+      expect(await listNames()).toEqual(["ask", "tool_call", "tool_search"]);
       const search = await callTool("tool_search", { query: "echo" });
       expect(search.structuredContent.tools).toMatchObject([
         { name: "echo", inputSchema: { type: "object" } },
@@ -43,7 +43,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       const id = result._meta["backplane/invocation_id"];
       expect((await api.call("GET", `/v1/invocations/${id}`)).json).toMatchObject({ export_id: "echo" });
       // The list is unchanged, so the client's prompt does not change.
-      expect(await listedNames()).toEqual(["ask", "tool_call", "tool_search"]);
+      expect(await listNames()).toEqual(["ask", "tool_call", "tool_search"]);
     },
   );
 

@@ -2,6 +2,7 @@ import type { JsonObject } from "@backplane/contract";
 import type { Caller, Kernel, ServerNotification } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
+import { createCatalogTool } from "../../support/catalog-tool.ts";
 
 const clock = { now: () => 0, monotonic: () => 0, after: () => ({ stop() {} }) };
 const SHARED = { name: "s", binding_id: "bind_org", capabilities: {}, instructions: null, tools: [] };
@@ -78,5 +79,42 @@ test("stops resource updates for a subscriber when its policy removes the resour
   await notify("notifications/resources/updated");
   await notify("notifications/message");
   expect(received).toEqual(["notifications/resources/updated", "notifications/message"]);
+  watch.close();
+});
+
+test("finds an unannounced change by polling and reports it once to each client", async () => {
+  const { kernel } = createKernelWith(() => SHARED);
+  let tools = [createCatalogTool("one")];
+  Object.assign(kernel.catalog, { list: async () => tools });
+  let runTimer = (): void => undefined;
+  const delays_ms: number[] = [];
+  const after = (ms: number, run: () => void) => {
+    delays_ms.push(ms);
+    runTimer = run;
+    return { stop() {} };
+  };
+  const watch = createListWatch(kernel, { ...clock, after });
+  const counts = [0, 0];
+  const listener = (n: number) => ({
+    onListChanged: () => void counts[n]!++,
+    onNotification: () => undefined,
+  });
+  const unsubscribe = await watch.listen(caller(null), listener(0));
+  await watch.listen(caller(null), listener(1));
+  const poll = async () => {
+    runTimer();
+    await new Promise(setImmediate);
+  };
+  tools = [createCatalogTool("one")];
+  await poll();
+  expect(counts).toEqual([0, 0]);
+  tools = [createCatalogTool("one"), createCatalogTool("two")];
+  await poll();
+  expect(counts).toEqual([1, 1]);
+  unsubscribe();
+  tools = [];
+  await poll();
+  expect(counts).toEqual([1, 2]);
+  expect(Math.max(...delays_ms)).toBeLessThanOrEqual(11_000);
   watch.close();
 });

@@ -22,7 +22,7 @@ const exchange = { caller: userNamed("a"), view: { server: null }, stateless: tr
 function createTestDeps(listen: () => Promise<() => void>) {
   const subscribed = new Set<string>();
   const deps = {
-    lists: { listen, close: () => {} },
+    list_watch: { listen, close: () => {} },
     resources: { findServer: async () => ({ binding_id: "bind_1" }) as ServerInfo },
     subscriptions: {
       async subscribe(_caller: unknown, _server: unknown, uri: string) {

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Binding, Invocation } from "@backplane/contract";
 import { expect, onTestFinished } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
-import type { Gateway } from "../../src/index.ts";
-import { request, startTestGateway } from "../support/gateway.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import type { Gateway } from "../src/index.ts";
+import { request, startTestGateway } from "./support/gateway.ts";
 
 /** The plugin returns its arguments, its environment and the request that it received. */
 const PROGRAM = `import json, os, sys, time

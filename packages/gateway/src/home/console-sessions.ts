@@ -10,14 +10,14 @@ import type { Logger } from "@backplane/ports";
 import { z } from "zod";
 import { replaceContent } from "./replace-content.ts";
 
-type SavedLogins = NonNullable<ApiOptions["auth"]["saved_logins"]>;
+type SavedConsoleSessions = NonNullable<ApiOptions["auth"]["saved_sessions"]>;
 
 const FileSchema = z.object({
   credential: z.string(),
   sessions: z.array(z.tuple([z.string(), z.number()])).max(1_000),
 });
 
-export function openSavedLogins(dir: string, admin_token: string, log: Logger): SavedLogins {
+export function openConsoleSessions(dir: string, admin_token: string, log: Logger): SavedConsoleSessions {
   const file = join(dir, "console-sessions.json");
   const credential = createHash("sha256").update(`console ${admin_token}`).digest("hex");
   return {
@@ -26,7 +26,7 @@ export function openSavedLogins(dir: string, admin_token: string, log: Logger): 
         const saved = FileSchema.parse(JSON.parse(readFileSync(file, "utf8")));
         return saved.credential === credential ? saved.sessions : [];
       } catch {
-        // If the file is missing or damaged, all users must sign in again.
+        // If the file is missing or damaged, all users must log in again.
         return [];
       }
     },

@@ -13,10 +13,10 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
-import { createArchive } from "../../src/backup/archive.ts";
-import { openAuditExport } from "../../src/home/audit-files.ts";
-import { createRotatingLog } from "../../src/host/log.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createArchive } from "../src/backup/archive.ts";
+import { openAuditExport } from "../src/home/audit-files.ts";
+import { createRotatingLog } from "../src/host/log.ts";
 
 let dir: string;
 beforeEach(() => {
