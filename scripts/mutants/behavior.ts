@@ -278,7 +278,7 @@ export const BEHAVIOR: Mutant[] = [
   {
     name: "faults: an uncaught error is published before the stop",
     file: "packages/cli/src/commands/gateway/up.ts",
-    from: '  gateway.fault("kernel", error);\n',
+    from: '  gateway.reportFault("kernel", error);\n',
     to: "",
     tests: ["packages/cli/test/commands/gateway/fault-stop.test.ts"],
   },

@@ -10,8 +10,8 @@ export const INTEGRITY_DEFENSES: Mutant[] = [
   {
     name: "integrity: packages run from an image, not from the content store",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "folder: image.folder,\n      root",
-    to: "folder: this.#options.store.treeOf(image.digest),\n      root",
+    from: "folder: image.folder,\n      expandRoot",
+    to: "folder: this.#options.store.treeOf(image.digest),\n      expandRoot",
     tests: PACKAGE_IMAGES_TESTS,
   },
   {

@@ -203,8 +203,8 @@ export const PROCESS_DEFENSES: Mutant[] = [
   {
     name: "status: only the host's admin sees the servers of other tenants",
     file: "packages/api/src/routes/system.ts",
-    from: 'servers: caller.actor === "admin" ? await kernel.servers.processes() : [],',
-    to: "servers: await kernel.servers.processes(),",
+    from: 'servers: caller.actor === "admin" ? await kernel.servers.listProcesses() : [],',
+    to: "servers: await kernel.servers.listProcesses(),",
     tests: ["packages/api/test/routes/system.test.ts"],
     only: "memory of running servers",
   },

@@ -63,7 +63,9 @@ withJdk("imports a jar whose class has no main method as a package for the bundl
   const imported = await importer.import({ kind: "folder", path: jar });
   expect(imported.manifest.runtime.entrypoint).toEqual(["backplane-java-host", PROVIDER]);
   // The host provides the API; the jar does not contain it.
-  expect(await importer.files(imported.digest, "")).not.toContain("backplane/instruments/Instrument.class");
+  expect(await importer.listFiles(imported.digest, "")).not.toContain(
+    "backplane/instruments/Instrument.class",
+  );
   await schemas.close();
 });
 

@@ -195,7 +195,7 @@ export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): 
         },
       },
       events: {
-        position: () => readEventPosition(deps),
+        getPosition: () => readEventPosition(deps),
         watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop),
       },
       deliveries: createDeliveries(deps, changes),

@@ -131,7 +131,7 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
       packages: {
         ...createPackages(deps, rows),
         ...installations.packages,
-        outdated: createOutdated(deps, installations.installations),
+        listOutdated: createOutdated(deps, installations.installations),
       },
       marketplace,
       bindings,

@@ -29,7 +29,7 @@ for (const threaded of [true, false]) {
     const stored = new Set<string>();
     for (const { head_chain_id } of (await store.sessions.list(LOCAL, {}, { limit: 9 })).items) {
       expect(await store.sessions.verify(LOCAL, head_chain_id)).toBeNull();
-      const entries = await store.sessions.entries(LOCAL, head_chain_id, 0, 1_000_000);
+      const entries = await store.sessions.listEntries(LOCAL, head_chain_id, 0, 1_000_000);
       expect(entries.map((entry) => entry.id)).toEqual(entries.map((_, n) => n + 1));
       for (const { id } of entries) stored.add(`${head_chain_id} ${id}`);
     }
@@ -71,7 +71,7 @@ verifies("tape.fork", "forks 100,000 entries with as many statements as one entr
   const large = await fork("large");
   expect(large.cost).toBe(small.cost);
   expect(large.cost).toBeLessThan(8);
-  const last = await store.sessions.entries(key.scope, large.chain.id, 100_000, 10);
+  const last = await store.sessions.listEntries(key.scope, large.chain.id, 100_000, 10);
   expect(last.map((entry) => entry.payload.content)).toEqual(["9/9999"]);
   await store.close();
   const database = new DatabaseSync(file);
@@ -92,7 +92,7 @@ async function expectMigrated(store: Store): Promise<void> {
   const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
   const { head_chain_id } = await store.sessions.create(newSession(key), newChain(), [start], {});
   await store.sessions.append(key, [summary, message("a")]);
-  expect(await store.sessions.sinceAnchor(LOCAL, head_chain_id)).toHaveLength(2);
+  expect(await store.sessions.listSinceAnchor(LOCAL, head_chain_id)).toHaveLength(2);
   await store.close();
 }
 

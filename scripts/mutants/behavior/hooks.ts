@@ -165,7 +165,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     name: "hooks: a node that another node has overtaken reads from the new cursor",
     file: DISPATCH,
-    from: "from = to ?? (await outbox.cursor(HOOKS_CONSUMER));",
+    from: "from = to ?? (await outbox.getCursor(HOOKS_CONSUMER));",
     to: "from = to ?? pending.last_seq;",
     tests: DISPATCHER_TESTS,
   },

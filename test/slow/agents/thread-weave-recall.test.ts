@@ -146,10 +146,10 @@ async function compact(
   for (let n = 0; n < blocks.length; n += 100)
     await kernel.chains.addBlocks(user, head_chain_id, blocks.slice(n, n + 100));
   const { id } = await kernel.sessions.compact(user, { session_id }, { compactor, max_input_tokens: BUDGET });
-  const { tokens_before, tokens_after } = await kernel.sessions.compaction(user, id);
+  const { tokens_before, tokens_after } = await kernel.sessions.getCompaction(user, id);
   expect(tokens_before).toBeGreaterThan(4 * BUDGET);
   expect(tokens_after).toBeLessThanOrEqual(BUDGET * 1.02);
-  return await kernel.chains.blocks(user, id, await kernel.chains.viewStart(user, id), 1_000);
+  return await kernel.chains.listBlocks(user, id, await kernel.chains.findViewStart(user, id), 1_000);
 }
 
 /** Counts the facts that are recalled from each context: the whole conversation, Thread Weave's and the model's summaries. */

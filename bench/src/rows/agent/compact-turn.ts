@@ -68,7 +68,7 @@ export async function measureCompaction(): Promise<Row[]> {
         const { id } = await kernel.sessions.compact(caller, ref, { max_input_tokens: 32_000, compactor });
         const ms = performance.now() - from;
         const blocked = await lag();
-        const { compactor: used, loss } = await kernel.sessions.compaction(caller, id);
+        const { compactor: used, loss } = await kernel.sessions.getCompaction(caller, id);
         if ((used?.export_id ?? "model") !== compactor || loss === null || loss.dropped === 0)
           throw new Error(`${name} measured another compaction`);
         await kernel.sessions.undoCompaction(caller, ref);

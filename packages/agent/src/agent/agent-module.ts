@@ -56,7 +56,7 @@ interface AgentModule {
     | "llm"
     | "adapters"
     | "cognition"
-    | "fault"
+    | "reportFault"
   >;
   loop: Loop;
   start(): Promise<void>;
@@ -220,7 +220,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     providers: plugins.providers,
     adapters: plugins.adapters,
     cognition: createCognition({ deps, models, active_models, embedTexts }),
-    fault(source, error) {
+    reportFault(source, error) {
       const { message, code } = toBackplaneError(error);
       port.tryPublish("kernel.error", { source, message, detail: { code } }, kernel_session);
     },

@@ -62,7 +62,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       };
       return await sessions.fork(caller.scope, id, options, once, causeOf(caller));
     },
-    async viewStart(caller, id) {
+    async findViewStart(caller, id) {
       let chain = await sessions.getChain(caller.scope, id);
       let visible_to = chain.last_entry_id;
       while (chain.parent_chain_id !== null) {
@@ -72,7 +72,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       }
       return 0;
     },
-    async blocks(caller, id, after_id, limit) {
+    async listBlocks(caller, id, after_id, limit) {
       const entries = await sessions.readEntries(caller.scope, id, after_id, limit);
       return entries.flatMap((entry) => blockOf(entry) ?? []);
     },

@@ -89,7 +89,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
       return { id, entry_id, ticket: null };
     },
     get,
-    execution: harnesses.getExecution,
+    getExecution: harnesses.getExecution,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
     async cancel(caller, id) {
       requireWriter(caller, "cancel runs");

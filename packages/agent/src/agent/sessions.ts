@@ -86,7 +86,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         return { ...(await sessions.get(key)), archive_path };
       });
     },
-    async handoff(caller, ref, { name, state }) {
+    async handOff(caller, ref, { name, state }) {
       const key = resolveWritableKey(caller, ref, "hand off sessions");
       checkAnchorName(name);
       return await loop.runExclusively(key, async () => {
@@ -96,10 +96,10 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         return entry;
       });
     },
-    async entries(caller, ref, after_id, limit) {
+    async listEntries(caller, ref, after_id, limit) {
       return await store.sessions.replay(resolveSessionKey(caller, ref), after_id, limit);
     },
-    async message(caller, ref, message, once) {
+    async sendMessage(caller, ref, message, once) {
       const key = resolveWritableKey(caller, ref, "send messages to sessions");
       const { turn: _turn, ...accepted } = await loop.accept({
         key,
@@ -127,15 +127,15 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         return await deps.compactions.compact(key, caller, options);
       });
     },
-    async compaction(caller, chain_id) {
+    async getCompaction(caller, chain_id) {
       const chain = await getCompactedChain(sessions, caller, chain_id);
       return await describeCompaction(sessions, chain);
     },
-    async compactedEntries(caller, chain_id) {
+    async listCompactedEntries(caller, chain_id) {
       const chain = await getCompactedChain(sessions, caller, chain_id);
       return await readCompactedEntries(sessions, chain);
     },
-    pins: async (caller, ref) => await deps.pins.list(resolveSessionKey(caller, ref)),
+    listPins: async (caller, ref) => await deps.pins.list(resolveSessionKey(caller, ref)),
     async pin(caller, ref, entry_id) {
       const key = resolveWritableKey(caller, ref, "pin entries");
       await persister.drain(key);

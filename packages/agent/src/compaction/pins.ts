@@ -14,7 +14,7 @@ import {
 const TEXT_CHARS = 200;
 
 export interface PinDeps {
-  store: { sessions: Pick<SessionStore, "pin" | "unpin" | "pins"> };
+  store: { sessions: Pick<SessionStore, "pin" | "unpin" | "listPins"> };
   sessions: Pick<Sessions, "hydrate" | "readEntries">;
   clock: Pick<Clock, "now">;
 }
@@ -93,7 +93,7 @@ export class Pins {
 
   async list(key: SessionKey): Promise<Pin[]> {
     const { store, sessions } = this.#deps;
-    const [source, pinned] = await Promise.all([sessions.hydrate(key), store.sessions.pins(key)]);
+    const [source, pinned] = await Promise.all([sessions.hydrate(key), store.sessions.listPins(key)]);
     const current_entries = indexByOriginal(source);
     return await Promise.all(
       pinned.map(async ({ entry_id, pinned_by, pinned_at }) => {

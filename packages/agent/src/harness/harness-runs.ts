@@ -48,7 +48,7 @@ export interface HarnessRuns {
     harness: HarnessStart,
     once: IdempotencyClaim | undefined,
   ): Promise<RunTicket>;
-  getExecution: AgentRuns["execution"];
+  getExecution: AgentRuns["getExecution"];
   cancel(caller: Caller, run: Run & { harness: NonNullable<Run["harness"]> }): Promise<Run>;
   /** Stops the turns that a harness has started. Called when the harness failed or was cancelled. */
   stopChildren(execution_id: string): void;

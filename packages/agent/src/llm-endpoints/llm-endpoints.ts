@@ -272,7 +272,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
   }
 
   const facade: LlmEndpoints = {
-    async models(caller) {
+    async listModels(caller) {
       const { key } = await resolveKey(caller);
       return (await listOffered(caller, key?.limits)).map(({ id, provider, model, label }) => ({
         id,

@@ -61,9 +61,9 @@ export function createAdminServices(kernel: Facade): [string, KernelService][] {
         ...optional(args, "strategy", text),
       }),
     "sessions.entries": (caller, args) =>
-      sessions.entries(caller, refOf(args), integer(args, "after"), integer(args, "limit")),
+      sessions.listEntries(caller, refOf(args), integer(args, "after"), integer(args, "limit")),
     "sessions.message": (caller, args) =>
-      sessions.message(caller, refOf(args), {
+      sessions.sendMessage(caller, refOf(args), {
         text: text(args, "text"),
         ...optional(args, "attachments", list),
       }),
@@ -76,7 +76,7 @@ export function createAdminServices(kernel: Facade): [string, KernelService][] {
     "sessions.reset": (caller, args) =>
       sessions.reset(caller, refOf(args), { ...optional(args, "archive", flag) }),
     "sessions.handoff": (caller, args) =>
-      sessions.handoff(caller, refOf(args), { name: text(args, "name"), state: object(args, "state") }),
+      sessions.handOff(caller, refOf(args), { name: text(args, "name"), state: object(args, "state") }),
     "sessions.compact": (caller, args) => sessions.compact(caller, refOf(args)),
     "sessions.undo": (caller, args) => sessions.undoCompaction(caller, refOf(args)),
   };

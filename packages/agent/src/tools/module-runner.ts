@@ -125,7 +125,7 @@ function pickProcessOperations({
   probe,
   request,
   serves,
-  servers,
+  listServers,
   observe,
   onNotification,
   fetch,
@@ -136,7 +136,7 @@ function pickProcessOperations({
   | "probe"
   | "request"
   | "serves"
-  | "servers"
+  | "listServers"
   | "observe"
   | "onNotification"
   | "fetch"
@@ -147,7 +147,7 @@ function pickProcessOperations({
     ...(probe === undefined ? {} : { probe }),
     ...(request === undefined ? {} : { request }),
     ...(serves === undefined ? {} : { serves }),
-    ...(servers === undefined ? {} : { servers }),
+    ...(listServers === undefined ? {} : { listServers }),
     ...(observe === undefined ? {} : { observe }),
     ...(onNotification === undefined ? {} : { onNotification }),
     ...(fetch === undefined ? {} : { fetch }),

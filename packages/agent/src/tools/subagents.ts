@@ -103,7 +103,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       const suffix =
         key === null ? randomHex8(deps) : hash("sha256", `${call.id} ${n} ${key}`, "hex").slice(0, 8);
       const child = { ...parent, session_id: `${parent.session_id}${AGENT_SEPARATOR}${suffix}` };
-      const run = key === null ? null : await store.runs.first(child);
+      const run = key === null ? null : await store.runs.findFirst(child);
       // Another child of the same session may have the same eight digits.
       const { subagent } = run ?? {};
       if (run === null || (subagent?.invocation_id === call.id && subagent.key === key))
@@ -200,7 +200,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     if (run === null || run.status === "running") return null;
     const { session_id, first_entry_id } = run;
     const child = { ...key, session_id };
-    const tools = (await store.runs.first(child))?.subagent?.tools ?? null;
+    const tools = (await store.runs.findFirst(child))?.subagent?.tools ?? null;
     const { entries } = await sessions.hydrate(child);
     const forbidden = findForbiddenTools(
       entries,

@@ -110,7 +110,7 @@ verifies(
     await fixture.say("the old topic");
     const state = { summary: "The order was shipped.", next: "invoice" };
     const anchor = { name: "shipped", state };
-    const entry = await fixture.kernel.sessions.handoff(user, { session_id: "s1" }, anchor);
+    const entry = await fixture.kernel.sessions.handOff(user, { session_id: "s1" }, anchor);
     expect(entry).toMatchObject({ kind: "anchor", payload: anchor, meta: { source: "kernel" } });
     expect(await waitForPayloads(fixture, "session.handoff")).toEqual([{ session_id: "s1", ...anchor }]);
     expect((await fixture.tape()).at(-1)).toEqual(entry);
@@ -132,7 +132,7 @@ test("sends the entries of a compaction, a handoff and a reset to the watchers o
   const watched_entries = await watchEntries(fixture);
   const changes = [
     () => sessions.compact(user, ref),
-    () => sessions.handoff(user, ref, { name: "shipped", state: {} }),
+    () => sessions.handOff(user, ref, { name: "shipped", state: {} }),
     () => sessions.reset(user, ref),
   ];
   for (const change of changes) {
@@ -150,10 +150,14 @@ test("refuses a handoff with a reserved or invalid name, or while a turn runs", 
   const fixture = await createTestSession();
   await fixture.say("hello");
   const handoff = (name: string) =>
-    fixture.kernel.sessions.handoff(user, { session_id: "s1" }, { name, state: {} });
+    fixture.kernel.sessions.handOff(user, { session_id: "s1" }, { name, state: {} });
   for (const name of ["session/compaction", "", "a\u0000b", "n".repeat(129)])
     await expect(handoff(name)).rejects.toMatchObject({ code: "request.invalid" });
-  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/slow 10000\n/say one two" });
+  await fixture.kernel.sessions.sendMessage(
+    user,
+    { session_id: "s1" },
+    { text: "/slow 10000\n/say one two" },
+  );
   await expect(handoff("shipped")).rejects.toMatchObject({ code: "session.busy" });
   await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
 });

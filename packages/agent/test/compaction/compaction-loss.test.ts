@@ -22,8 +22,8 @@ verifies(
     const fixture = await createLongSession();
     const { sessions } = fixture.kernel;
     const { id } = await sessions.compact(user, REF);
-    const { tokens_before, tokens_after, loss } = await sessions.compaction(user, id);
-    const entries = await sessions.compactedEntries(user, id);
+    const { tokens_before, tokens_after, loss } = await sessions.getCompaction(user, id);
+    const entries = await sessions.listCompactedEntries(user, id);
     const withOutcome = (wanted: string) => entries.filter(({ outcome }) => outcome === wanted);
     expect(entries).toHaveLength(10);
     expect(loss).toMatchObject({
@@ -46,7 +46,7 @@ verifies(
     await fixture.say("/say after");
     await sessions.undoCompaction(user, REF);
     await fixture.say("/say on the old chain");
-    expect(await sessions.compactedEntries(user, id)).toEqual(entries);
+    expect(await sessions.listCompactedEntries(user, id)).toEqual(entries);
   },
 );
 
@@ -69,7 +69,7 @@ verifies("compactor.loss", "reports entries as condensed if a block lists them a
     return ok({ seed_blocks: [woven, blocks[8], blocks[9]] as unknown as Json, summary: { text: "s" } });
   };
   const { id } = await sessions.compact(user, REF);
-  const { loss } = await sessions.compaction(user, id);
+  const { loss } = await sessions.getCompaction(user, id);
   expect(loss).toMatchObject({
     kept: 2,
     condensed: 4,
@@ -79,13 +79,13 @@ verifies("compactor.loss", "reports entries as condensed if a block lists them a
       [ids[6], ids[7]],
     ],
   });
-  const entries = await sessions.compactedEntries(user, id);
+  const entries = await sessions.listCompactedEntries(user, id);
   expect(entries.map(({ outcome }) => outcome.charAt(0)).join("")).toBe("ddccccddkk");
   // The block on the new chain lists its sources.
-  const [, woven] = await fixture.kernel.chains.blocks(
+  const [, woven] = await fixture.kernel.chains.listBlocks(
     user,
     id,
-    await fixture.kernel.chains.viewStart(user, id),
+    await fixture.kernel.chains.findViewStart(user, id),
     10,
   );
   expect(woven).toMatchObject({ kind: "input", from_entries: ids.slice(2, 6) });
@@ -99,13 +99,13 @@ verifies(
     const fixture = await createLongSession();
     const { sessions, chains } = fixture.kernel;
     const source = await sessions.get(user, REF);
-    const before = await chains.blocks(user, source.head_chain_id, 0, 100);
+    const before = await chains.listBlocks(user, source.head_chain_id, 0, 100);
     const first = await sessions.compact(user, REF);
     expect((await sessions.undoCompaction(user, REF)).id).toBe(source.head_chain_id);
-    expect(await chains.blocks(user, source.head_chain_id, 0, 100)).toEqual(before);
+    expect(await chains.listBlocks(user, source.head_chain_id, 0, 100)).toEqual(before);
     const second = await sessions.compact(user, REF);
     const outcomes = async (id: string) =>
-      (await sessions.compactedEntries(user, id)).map(({ entry_id, outcome }) => [entry_id, outcome]);
+      (await sessions.listCompactedEntries(user, id)).map(({ entry_id, outcome }) => [entry_id, outcome]);
     expect(await outcomes(second.id)).toEqual(await outcomes(first.id));
   },
 );

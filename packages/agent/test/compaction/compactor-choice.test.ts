@@ -91,7 +91,7 @@ verifies("compactor.choice", "applies the rollout of a binding per session", asy
     for (let round = 0; round < 2; round++) {
       fixture.runner.requests.length = 0;
       const { id } = await sessions.compact(user, { session_id });
-      served.push((await sessions.compaction(user, id)).compactor !== null);
+      served.push((await sessions.getCompaction(user, id)).compactor !== null);
       await sessions.undoCompaction(user, { session_id });
     }
     // The same session always gets the same compactor.
@@ -112,7 +112,7 @@ verifies(
       good: () => ok({ seed_blocks: [], summary: { text: "short" } }),
     };
     fixture.runner.script = ({ request }) => results[request.export_id]!();
-    const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
+    const first = await sessions.getCompaction(user, (await sessions.compact(user, REF)).id);
     expect(calledExports(fixture)).toEqual(["broken", "malformed", "good"]);
     expect(first.compactor).toMatchObject({ export_id: "good" });
     expect(first.failed_compactors.map(({ export_id, code }) => [export_id, code])).toEqual([
@@ -121,7 +121,7 @@ verifies(
     ]);
     await sessions.undoCompaction(user, REF);
     results.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });
-    const second = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
+    const second = await sessions.getCompaction(user, (await sessions.compact(user, REF)).id);
     expect(second.compactor).toBeNull();
     expect(second.failed_compactors.map(({ code }) => code)).toEqual([
       "plugin_failed",

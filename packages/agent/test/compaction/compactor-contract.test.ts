@@ -76,7 +76,7 @@ verifies(
     expect(blocks.map(({ kind }) => kind)).toEqual(
       "system input response tool_call tool_result response input tool_call".split(" "),
     );
-    const compaction = await sessions.compaction(user, chain.id);
+    const compaction = await sessions.getCompaction(user, chain.id);
     expect(compaction).toMatchObject({
       summary: "short",
       source: { chain_id: before.head_chain_id, last_entry_id: before.last_entry_id },
@@ -100,7 +100,7 @@ verifies("compactor.contract", "keeps at most 16,384 characters of diagnostics",
       diagnostics,
     }));
     const { id } = await fixture.kernel.sessions.compact(user, REF, SHRINK);
-    expect((await fixture.kernel.sessions.compaction(user, id)).diagnostics).toEqual(kept);
+    expect((await fixture.kernel.sessions.getCompaction(user, id)).diagnostics).toEqual(kept);
   }
 });
 
@@ -120,15 +120,15 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
     null,
   ]);
   // The view of the new chain starts at its summary; the entries before it can still be read.
-  const start = await chains.viewStart(user, compaction.id);
-  const page = await chains.blocks(user, compaction.id, start, 100);
+  const start = await chains.findViewStart(user, compaction.id);
+  const page = await chains.listBlocks(user, compaction.id, start, 100);
   expect(page.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
   expect(page[0]!.content).toEqual(text("short"));
-  expect((await chains.blocks(user, compaction.id, 0, 100)).length).toBeGreaterThan(page.length);
+  expect((await chains.listBlocks(user, compaction.id, 0, 100)).length).toBeGreaterThan(page.length);
   // A fork of the new chain has the same view; a fork from before the compaction has the old one.
   const later = await chains.fork(user, compaction.id, {});
   const earlier = await chains.fork(user, compaction.id, { at: source.last_entry_id });
-  expect([await chains.viewStart(user, later.id), await chains.viewStart(user, earlier.id)]).toEqual([
+  expect([await chains.findViewStart(user, later.id), await chains.findViewStart(user, earlier.id)]).toEqual([
     start,
     0,
   ]);
@@ -165,8 +165,8 @@ verifies(
     const { head_chain_id } = await sessions.get(user, REF);
     const kept = (await fixture.tape()).find(({ meta }) => meta.copy_of === before.id)!;
     expect(kept.payload).toEqual(before.payload);
-    const start = await chains.viewStart(user, head_chain_id);
-    const block = (await chains.blocks(user, head_chain_id, start, 100)).find(
+    const start = await chains.findViewStart(user, head_chain_id);
+    const block = (await chains.listBlocks(user, head_chain_id, start, 100)).find(
       ({ entry_id }) => entry_id === kept.id,
     );
     expect(block!.content).toEqual([
@@ -249,7 +249,7 @@ verifies("compactor.contract", "refuses an answer that exceeds the target and ch
   expect(await sessions.get(user, REF)).toEqual(before);
   // Without a requested compactor, the built-in summary replaces the answer, even if it exceeds the target too.
   const { id } = await sessions.compact(user, REF, { max_input_tokens: 20 });
-  expect(await sessions.compaction(user, id)).toMatchObject({
+  expect(await sessions.getCompaction(user, id)).toMatchObject({
     compactor: null,
     failed_compactors: [{ export_id: "shrink", code: "malformed_response" }],
   });
@@ -259,7 +259,7 @@ verifies("compactor.contract", "accepts an answer that has exactly the tokens of
   const fixture = await createSession(keepRequiredWithSummary(200));
   const { sessions } = fixture.kernel;
   const { id } = await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 1_000 });
-  const { tokens_after } = await sessions.compaction(user, id);
+  const { tokens_after } = await sessions.getCompaction(user, id);
   await sessions.undoCompaction(user, REF);
   await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: tokens_after! });
   await sessions.undoCompaction(user, REF);
@@ -291,8 +291,8 @@ test("explains that a compaction is read by the id of its chain", async () => {
   await sessions.compact(user, REF, SHRINK);
   const { compaction_id } = fixture.runner.requests[0]!.body as { compaction_id: string };
   for (const read of [
-    sessions.compaction(user, compaction_id),
-    sessions.compactedEntries(user, compaction_id),
+    sessions.getCompaction(user, compaction_id),
+    sessions.listCompactedEntries(user, compaction_id),
   ]) {
     await expect(read).rejects.toMatchObject({
       code: "chain.not_found",

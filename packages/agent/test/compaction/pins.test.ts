@@ -34,8 +34,8 @@ const userMessages = async (fixture: TestSession): Promise<Entry[]> =>
 /** The text of the model's context. */
 async function readContext(fixture: TestSession, session_id = "s1"): Promise<string> {
   const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id });
-  const from = await fixture.kernel.chains.viewStart(user, head_chain_id);
-  return JSON.stringify(await fixture.kernel.chains.blocks(user, head_chain_id, from, 1_000));
+  const from = await fixture.kernel.chains.findViewStart(user, head_chain_id);
+  return JSON.stringify(await fixture.kernel.chains.listBlocks(user, head_chain_id, from, 1_000));
 }
 
 function bindCompactor(
@@ -69,16 +69,16 @@ verifies(
     expect(await readContext(fixture)).toContain("/say the deploy key is on the blue shelf");
     expect(await readContext(fixture)).not.toContain(`/say 0 ${LOREM}`);
     await sessions.undoCompaction(user, REF);
-    expect(await sessions.pins(user, REF)).toEqual([pin]);
+    expect(await sessions.listPins(user, REF)).toEqual([pin]);
     // A second compaction keeps the copy that the first one made.
     await sessions.compact(user, REF);
     await fixture.say(`/say again ${LOREM}`);
     await sessions.compact(user, REF);
     expect(await readContext(fixture)).toContain("/say the deploy key is on the blue shelf");
-    expect(await sessions.pins(user, REF)).toEqual([pin]);
+    expect(await sessions.listPins(user, REF)).toEqual([pin]);
     // An entry that was dropped can be pinned and returns with the next compaction.
     await sessions.pin(user, REF, second!.id);
-    expect((await sessions.pins(user, REF)).map(({ in_context }) => in_context)).toEqual([true, false]);
+    expect((await sessions.listPins(user, REF)).map(({ in_context }) => in_context)).toEqual([true, false]);
     await fixture.say(`/say more ${LOREM}`);
     await sessions.compact(user, REF);
     expect(await readContext(fixture)).toContain("/say 0 lorem");
@@ -122,7 +122,7 @@ verifies("compactor.pins", "accepts a seed that repeats the pinned block without
     { kind: "input", content: blocks.find(({ entry_id }) => entry_id === first!.id)!.content },
   ]);
   await sessions.compact(user, REF, { compactor: "shrink" });
-  expect(await sessions.pins(user, REF)).toMatchObject([{ entry_id: first!.id, in_context: true }]);
+  expect(await sessions.listPins(user, REF)).toMatchObject([{ entry_id: first!.id, in_context: true }]);
 });
 
 verifies(
@@ -158,7 +158,7 @@ verifies(
     await sessions.fork(user, REF, { child_id: "early", at: first!.id });
     await sessions.fork(user, REF, { child_id: "late" });
     const ids = async (session_id: string) =>
-      (await sessions.pins(user, { session_id })).map(({ entry_id }) => entry_id);
+      (await sessions.listPins(user, { session_id })).map(({ entry_id }) => entry_id);
     expect([await ids("early"), await ids("late")]).toEqual([[first!.id], [first!.id, second!.id]]);
     await sessions.unpin(user, { session_id: "late" }, first!.id);
     expect(await ids("s1")).toEqual([first!.id, second!.id]);
@@ -178,14 +178,14 @@ verifies("compactor.pins", "lets the model pin, list and unpin with the bundled 
     return JSON.stringify(payload);
   };
   expect(await call({ quote: "is on the blue shelf" })).toContain("pinned entry");
-  const [pin] = await fixture.kernel.sessions.pins(user, REF);
+  const [pin] = await fixture.kernel.sessions.listPins(user, REF);
   // The answer of the echo model repeats the words after the user's message, and the newest match is pinned.
   expect(pin!.entry_id).toBeGreaterThan(first!.id);
   expect(pin!.text).toContain("blue shelf");
   expect(await call({ action: "list" })).toContain("blue shelf");
   expect(await call({ quote: "never\nsaid" })).toContain("No message or tool result");
   await call({ action: "unpin", entry_id: pin!.entry_id });
-  expect(await fixture.kernel.sessions.pins(user, REF)).toEqual([]);
+  expect(await fixture.kernel.sessions.listPins(user, REF)).toEqual([]);
   // The calls go through the door like all others.
   const { items } = await fixture.kernel.invocations.list(user, { export_id: "pin" }, { limit: 10 });
   expect(items).toHaveLength(4);

@@ -104,7 +104,7 @@ describe("a run of a harness", () => {
         "planned",
         "fixed it",
       ]);
-      expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+      expect(await fixture.kernel.runs.getExecution(user, execution_id)).toMatchObject({
         status: "succeeded",
         used: { child_runs: 1, steps: 1, compactions: 0 },
         checkpoint: { kind: "checkpoint", data: 1 },
@@ -140,7 +140,7 @@ describe("a run of a harness", () => {
           error: { code: "malformed_response" },
           output: { content: "" },
         });
-        const { checkpoint } = await fixture.kernel.runs.execution(user, run.harness!.execution_id);
+        const { checkpoint } = await fixture.kernel.runs.getExecution(user, run.harness!.execution_id);
         expect(checkpoint).toBeNull();
         const messages = (await fixture.tape(`m${n}`)).filter(({ payload }) => payload.role === "assistant");
         expect(messages).toEqual([]);
@@ -151,7 +151,7 @@ describe("a run of a harness", () => {
   test("refuses a harness while a turn of its session is running", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
-    const { run_id } = await fixture.kernel.sessions.message(
+    const { run_id } = await fixture.kernel.sessions.sendMessage(
       user,
       { session_id: "s1" },
       { text: "/slow 60000" },
@@ -230,10 +230,10 @@ describe("a run of a harness", () => {
     await runHarness(fixture, {}, async ({ caller, body }) => {
       const { execution_id } = body.target as { execution_id: string };
       for (const id of [execution_id, other])
-        read.push(await fixture.kernel.runs.execution(caller, id).catch((error: unknown) => error));
+        read.push(await fixture.kernel.runs.getExecution(caller, id).catch((error: unknown) => error));
     });
     expect(read).toMatchObject([{ status: "running" }, { code: "execution.not_found" }]);
-    expect(await fixture.kernel.runs.execution(user, other)).toMatchObject({ status: "succeeded" });
+    expect(await fixture.kernel.runs.getExecution(user, other)).toMatchObject({ status: "succeeded" });
   });
 
   verifies("harness.contract", "refuses a harness that cancels its own run", async () => {

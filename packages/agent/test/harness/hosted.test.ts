@@ -48,7 +48,7 @@ verifies(
     const run = await runHosted(fixture, async ({ caller }) => {
       const chain = await headChainId(fixture, "s1");
       // The harness reads the messages from turns of the built-in loop.
-      const before = await fixture.kernel.chains.blocks(caller, chain, 0, 100);
+      const before = await fixture.kernel.chains.listBlocks(caller, chain, 0, 100);
       expect(before.map(({ kind }) => kind)).toEqual(["input", "response", "input"]);
       await fixture.kernel.chains.addBlocks(caller, chain, TRANSCRIPT);
     });
@@ -78,7 +78,7 @@ test("counts the model calls of a hosted harness for its run, and reports their 
   let usage = tokenUsage();
   const cancelled: string[] = [];
   const run = await runHosted(fixture, async ({ caller }) => {
-    const [model] = await kernel.llm.models(caller);
+    const [model] = await kernel.llm.listModels(caller);
     const messages: ChatMessage[] = [{ role: "user", content: "/say hello" }];
     const body = { model: model!.id, messages } as unknown as JsonObject;
     const request = { model: model!.id, messages, body, stream: true, tools: [], options: {}, headers: {} };

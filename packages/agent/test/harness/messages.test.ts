@@ -20,9 +20,9 @@ async function sendMessage(
   text: string,
   key?: string,
 ): Promise<string> {
-  if (key === undefined) return (await kernel.sessions.message(caller, { session_id }, { text })).run_id;
+  if (key === undefined) return (await kernel.sessions.sendMessage(caller, { session_id }, { text })).run_id;
   const { result, stored } = await kernel.idempotency.open(caller, key, `${session_id}${text}`, (once) =>
-    kernel.sessions.message(caller, { session_id }, { text }, once),
+    kernel.sessions.sendMessage(caller, { session_id }, { text }, once),
   );
   return result?.run_id ?? (JSON.parse(stored!) as { id: string }).id;
 }
@@ -230,7 +230,9 @@ verifies(
     const [continued] = await listRuns(second, "child");
     expect(continued).toMatchObject({ trigger: "approval", parent_run_id: started.run.id });
     const { execution_id } = (await second.kernel.runs.get(user, started.run.id)).harness!;
-    expect(await second.kernel.runs.execution(user, execution_id)).toMatchObject({ used: { child_runs: 2 } });
+    expect(await second.kernel.runs.getExecution(user, execution_id)).toMatchObject({
+      used: { child_runs: 2 },
+    });
     finish.resolve();
     await until(async () => (await second.kernel.runs.get(user, started.run.id)).status !== "running");
   },

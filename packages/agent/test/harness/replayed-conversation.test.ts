@@ -25,7 +25,7 @@ verifies("harness.checkpoint", "replays attachments, and large ones as reference
   ]);
   expect(message!.content[1]).not.toHaveProperty("data");
   // The reference leads to the data.
-  const [stored] = await fixture.kernel.chains.blocks(user, chain.chain_id, message!.entry_id! - 1, 1);
+  const [stored] = await fixture.kernel.chains.listBlocks(user, chain.chain_id, message!.entry_id! - 1, 1);
   expect(stored!.content[1]).toMatchObject({ data: attachments[0]!.data });
 });
 
@@ -39,7 +39,7 @@ verifies(
     const events = () => fixture.events.filter(({ kind }) => kind.startsWith("session.compaction."));
     const body = await crashOnce(fixture);
     const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
-    const compaction = await fixture.kernel.sessions.compaction(user, head_chain_id);
+    const compaction = await fixture.kernel.sessions.getCompaction(user, head_chain_id);
     const { tokens_before, tokens_after } = compaction;
     expect(events()).toMatchObject([
       {
@@ -55,7 +55,7 @@ verifies(
     ]);
     // The gateway makes this compaction, so it does not count towards the limit of the harness.
     const { execution_id } = body.target as { execution_id: string };
-    const { used } = await fixture.kernel.runs.execution(user, execution_id);
+    const { used } = await fixture.kernel.runs.getExecution(user, execution_id);
     expect(used).toMatchObject({ compactions: 0 });
 
     fixture.store.sessions.compact = () => Promise.reject(new BackplaneError("internal", "no chain today"));

@@ -49,7 +49,7 @@ verifies(
     expect(await ticket.settled).toMatchObject({ status: "completed" });
     await until(async () => (await eventNames()).length === 4);
     expect(await eventNames()).toEqual(["before", "checkpoint", "after", "checkpoint"]);
-    expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+    expect(await fixture.kernel.runs.getExecution(user, execution_id)).toMatchObject({
       checkpoint: { kind: "checkpoint", data: { cursor: 2 } },
       checkpoints: 2,
     });
@@ -68,7 +68,7 @@ test("counts a malformed checkpoint as a violation and keeps the last valid one"
   const done = await (await fixture.kernel.runs.start(user, START)).settled;
   const { execution_id, invocation_id } = done.harness!;
   expect(await fixture.kernel.invocations.get(user, invocation_id)).toMatchObject({ violations: 3 });
-  expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({ checkpoint: good });
+  expect(await fixture.kernel.runs.getExecution(user, execution_id)).toMatchObject({ checkpoint: good });
 });
 
 test("counts a checkpoint without text as a violation of a summary_reseed harness", async () => {
@@ -83,7 +83,7 @@ test("counts a checkpoint without text as a violation of a summary_reseed harnes
   const done = await (await fixture.kernel.runs.start(user, START)).settled;
   const { execution_id, invocation_id } = done.harness!;
   expect(await fixture.kernel.invocations.get(user, invocation_id)).toMatchObject({ violations: 3 });
-  expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+  expect(await fixture.kernel.runs.getExecution(user, execution_id)).toMatchObject({
     checkpoint: good,
     checkpoints: 1,
   });
@@ -162,7 +162,7 @@ verifies("harness.checkpoint", "resumes after a gateway crash with the state for
     if (fidelity === "summary_reseed") {
       const chain = await second.kernel.chains.get(user, head_chain_id);
       expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: run.chain_id });
-      const blocks = await second.kernel.chains.blocks(user, head_chain_id, chain.fork_entry_id, 1);
+      const blocks = await second.kernel.chains.listBlocks(user, head_chain_id, chain.fork_entry_id, 1);
       expect(JSON.stringify(blocks)).toContain("half done");
     }
   }
@@ -206,18 +206,18 @@ verifies(
     // Watchers see the entries of the new chain, and the execution targets that chain from now on.
     await expect.poll(() => watched_entries.at(-1)).toBe(last_entry_id);
     const [harness_call] = (await invocations.list(user, { export_id: "triage" }, { limit: 1 })).items;
-    const execution = await fixture.kernel.runs.execution(user, harness_call!.execution_id);
+    const execution = await fixture.kernel.runs.getExecution(user, harness_call!.execution_id);
     expect(execution.target.chain_id).toBe(head_chain_id);
-    expect(await sessions.pins(user, { session_id: "s1" })).toMatchObject([{ in_context: true }]);
-    const start = await chains.viewStart(user, head_chain_id);
-    const blocks = await chains.blocks(user, head_chain_id, start, 100);
+    expect(await sessions.listPins(user, { session_id: "s1" })).toMatchObject([{ in_context: true }]);
+    const start = await chains.findViewStart(user, head_chain_id);
+    const blocks = await chains.listBlocks(user, head_chain_id, start, 100);
     expect(blocks.map(({ kind, content }) => [kind, content[0]!.text])).toEqual([
       ["system", "half done"],
       ["system", "You are a coding agent."],
       ["input", "the deploy key is on the blue shelf"],
       ["input", "fix the bug"],
     ]);
-    const compaction = await sessions.compaction(user, head_chain_id);
+    const compaction = await sessions.getCompaction(user, head_chain_id);
     expect(compaction).toMatchObject({
       source: { chain_id: source_id },
       tokens_before: expect.any(Number),
@@ -226,7 +226,7 @@ verifies(
       loss: { kept: 3, condensed: 0, dropped: 3 },
     });
     expect(compaction.tokens_after).toBeLessThan(compaction.tokens_before!);
-    const compacted_entries = await sessions.compactedEntries(user, head_chain_id);
+    const compacted_entries = await sessions.listCompactedEntries(user, head_chain_id);
     expect(compacted_entries.find(({ entry_id }) => entry_id === system!.entry_id)).toMatchObject({
       outcome: "kept",
     });
@@ -329,7 +329,9 @@ verifies(
     await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
     expect(second_runs.slice(0, 2)).toEqual(started.map((id) => [id, true]));
     expect(second_runs[2]![1]).toBe(false);
-    expect(await second.kernel.runs.execution(user, execution_id)).toMatchObject({ used: { child_runs: 3 } });
+    expect(await second.kernel.runs.getExecution(user, execution_id)).toMatchObject({
+      used: { child_runs: 3 },
+    });
     const { items } = await second.kernel.runs.list(user, {}, { limit: 20 });
     expect(items.filter(({ trigger }) => trigger === "harness")).toHaveLength(3);
   },
@@ -379,7 +381,7 @@ verifies(
       return {};
     });
     const { run_id, execution_id } = await startRun(fixture);
-    await until(async () => (await fixture.kernel.runs.execution(user, execution_id)).checkpoints === 1);
+    await until(async () => (await fixture.kernel.runs.getExecution(user, execution_id)).checkpoints === 1);
     const resume = { ...START, input: { text: "go on" }, harness: { export_id: "triage", execution_id } };
     await expect(fixture.kernel.runs.start(user, resume)).rejects.toMatchObject({
       code: "execution.running",

@@ -77,7 +77,7 @@ export async function runHarness(
   });
   const body = { session_id: "s1", input: { text: "go" }, harness: { export_id: "triage", policy } };
   const done = await (await fixture.kernel.runs.start(user, body)).settled;
-  const { used } = await fixture.kernel.runs.execution(user, done.harness!.execution_id);
+  const { used } = await fixture.kernel.runs.getExecution(user, done.harness!.execution_id);
   return { done, used };
 }
 

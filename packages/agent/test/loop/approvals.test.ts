@@ -240,7 +240,7 @@ verifies(
     await until(() => adapter.requests.length === 3);
     await answer(adapter.ctx, adapter.requests[2]!.payload.id, "reject");
     await elsewhere;
-    const [grant] = fixture.kernel.approvals.grants(admin);
+    const [grant] = fixture.kernel.approvals.listGrants(admin);
     await fixture.kernel.approvals.revokeGrant(admin, grant!.id);
     const again = fixture.say('/tool shell {"command": "ls"}');
     await until(() => adapter.requests.length === 4);

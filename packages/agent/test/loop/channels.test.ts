@@ -20,7 +20,7 @@ async function waitForEnd({ kernel }: TestSession, run_id: string) {
 }
 
 async function say(fixture: TestSession, caller: Caller, text: string, session_id = "s1") {
-  const { run_id } = await fixture.kernel.sessions.message(caller, { session_id }, { text });
+  const { run_id } = await fixture.kernel.sessions.sendMessage(caller, { session_id }, { text });
   return await waitForEnd(fixture, run_id);
 }
 
@@ -98,13 +98,15 @@ test("gives a message from a limited channel its own turn, without the tools of 
   const { tool, started, finish } = waitingTool();
   const fixture = await createTestSession({ tools: [addTool, tool] });
   await fixture.kernel.policy.put(admin, "org", denyAdd);
-  const first = await fixture.kernel.sessions.message({ ...user, channel: "ws" }, s1, {
+  const first = await fixture.kernel.sessions.sendMessage({ ...user, channel: "ws" }, s1, {
     text: "/tool wait {}",
   });
   await until(started);
-  const joined = await fixture.kernel.sessions.message({ ...user, channel: "api" }, s1, { text: "hello" });
+  const joined = await fixture.kernel.sessions.sendMessage({ ...user, channel: "api" }, s1, {
+    text: "hello",
+  });
   expect(joined.run_id).toBe(first.run_id);
-  const second = fixture.kernel.sessions.message(desk, s1, { text: ADD });
+  const second = fixture.kernel.sessions.sendMessage(desk, s1, { text: ADD });
   finish();
   const { run_id } = await second;
   expect(run_id).not.toBe(first.run_id);
@@ -117,7 +119,7 @@ test("keeps the channel of a turn that is resumed after a crash", async () => {
   const tools = [addTool, tool];
   const first = await createTestSession({ tools });
   await first.kernel.policy.put(admin, "org", denyAdd);
-  const { run_id } = await first.kernel.sessions.message({ ...admin, channel: "desk" }, s1, {
+  const { run_id } = await first.kernel.sessions.sendMessage({ ...admin, channel: "desk" }, s1, {
     text: `/tool wait {}\n/then\n${ADD}`,
   });
   await until(started);
@@ -136,7 +138,7 @@ test("keeps the channel when the conversation continues after a late approval", 
   const ask: KernelTool = { ...addTool, name: "ask", requires_approval: true };
   const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [addTool, ask] };
   const first = await createTestSession(options);
-  await first.kernel.sessions.message(desk, s1, { text: '/tool ask {"a": 1, "b": 2}' });
+  await first.kernel.sessions.sendMessage(desk, s1, { text: '/tool ask {"a": 1, "b": 2}' });
   const pending = async ({ kernel }: TestSession) =>
     (await kernel.approvals.list(admin, { status: "pending" }, { limit: 2 })).items;
   await until(async () => (await pending(first)).length === 1);

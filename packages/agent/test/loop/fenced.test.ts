@@ -92,7 +92,7 @@ verifies(
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
     const [first, second] = await createTwoGateways(payTool(paid, promise));
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text: PAY_TWICE });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: PAY_TWICE });
     await until(() => paid.length === 1);
     const thaw = first.freeze();
     const status = async () => (await second.kernel.runs.get(user, run_id)).status;
@@ -105,7 +105,7 @@ verifies(
     resolve();
     // The session is free on the first gateway, and late writes of the old turn are refused.
     await until(async () => {
-      const { run_id: next } = await first.kernel.sessions.message(user, s1, { text: "/say hello" });
+      const { run_id: next } = await first.kernel.sessions.sendMessage(user, s1, { text: "/say hello" });
       return next !== run_id;
     });
     await until(async () => {
@@ -137,7 +137,7 @@ verifies("subagent.resume", "takes over a sub-agent together with the call that 
   ]);
   const goal = "/tool look {}\n/then\n/say the child is done";
   const text = `/tool agent ${JSON.stringify({ goal })}\n/then\n/say over`;
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => looked.length === 1);
   first.freeze();
   await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
@@ -252,11 +252,11 @@ verifies(
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
     const [first, second] = await createTwoGateways(payTool(paid, promise));
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool pay {"what": "a"}' });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: '/tool pay {"what": "a"}' });
     await until(() => paid.length === 1);
-    const accepted = await second.kernel.sessions.message(user, s1, { text: "/say and this" });
+    const accepted = await second.kernel.sessions.sendMessage(user, s1, { text: "/say and this" });
     expect(accepted.run_id).toBe(run_id);
-    await expect(second.kernel.sessions.message(admin, s1, { text: "me too" })).rejects.toMatchObject({
+    await expect(second.kernel.sessions.sendMessage(admin, s1, { text: "me too" })).rejects.toMatchObject({
       code: "session.busy",
     });
     await expect(second.kernel.sessions.reset(user, s1)).rejects.toMatchObject({ code: "session.busy" });
@@ -272,7 +272,7 @@ verifies(
 test("uses the strategy, the limits and the model that another gateway has set, within a second", async () => {
   const [first, second] = await createTwoGateways();
   const turn = async (text: string) => {
-    const { run_id } = await second.kernel.sessions.message(user, s1, { text });
+    const { run_id } = await second.kernel.sessions.sendMessage(user, s1, { text });
     await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
     return await second.kernel.runs.get(user, run_id);
   };
@@ -287,7 +287,7 @@ test("uses the strategy, the limits and the model that another gateway has set, 
   const requests = second.events.filter(({ kind }) => kind === "llm.call.request");
   expect(requests.at(-1)!.payload).toMatchObject({ provider: "other", model: "other-model" });
   await first.kernel.sessions.patch(user, s1, { strategy: "missing" });
-  await expect(second.kernel.sessions.message(user, s1, { text: "/say x" })).rejects.toMatchObject({
+  await expect(second.kernel.sessions.sendMessage(user, s1, { text: "/say x" })).rejects.toMatchObject({
     code: "request.invalid",
     message: expect.stringContaining("the strategy missing"),
   });

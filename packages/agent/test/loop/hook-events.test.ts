@@ -306,7 +306,7 @@ verifies(
     expect(await started[0]).toMatchObject({ status: "completed", trace_id: run.trace_id });
     await until(
       async () =>
-        (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+        (await fixture.store.outbox.summarize(await fixture.store.outbox.getCursor("hooks"), 1)) === null,
     );
     const marked = (await fixture.store.outbox.read(0, 500)).filter(({ session_id }) => session_id === "s2");
     expect(new Set(marked.map(({ type }) => type))).toEqual(

@@ -39,7 +39,7 @@ test("records a result for each call of an interrupted turn before the next mess
       return `/tool ${name} ${name === "unresponsive" ? "{}" : '{"a": 1, "b": 2}'}`;
     });
     const text = `${calls.join("\n")}\n/then\n/say done`;
-    const { run_id } = await fixture.kernel.sessions.message(user, { session_id }, { text });
+    const { run_id } = await fixture.kernel.sessions.sendMessage(user, { session_id }, { text });
     await pause(random(30));
     const from = performance.now();
     if (await fixture.kernel.sessions.interrupt(user, { session_id })) {

@@ -200,7 +200,11 @@ test("writes a message that arrives during a turn immediately and answers it in 
   const fixture = await createTestSession({ tools: [gate.tool] });
   const turn = fixture.say('/tool wait {"n": 1}');
   await until(() => gate.started === 1);
-  const joined = await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/say and this" });
+  const joined = await fixture.kernel.sessions.sendMessage(
+    user,
+    { session_id: "s1" },
+    { text: "/say and this" },
+  );
   expect((await fixture.tape()).at(-1)).toMatchObject({
     id: joined.entry_id,
     payload: { content: "/say and this" },
@@ -216,9 +220,9 @@ test("begins a separate turn for a message whose sender has fewer rights", async
   const fixture = await createTestSession({ tools: [gate.tool] });
   const { sessions, runs } = fixture.kernel;
   const session = { session_id: "s1" };
-  const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
+  const first = await sessions.sendMessage(admin, session, { text: '/tool wait {"n": 1}' });
   await until(() => gate.started === 1);
-  const turn = sessions.message(user, session, { text: "/tool plugins_list {}" });
+  const turn = sessions.sendMessage(user, session, { text: "/tool plugins_list {}" });
   gate.releases[0]!();
   const { run_id } = await turn;
   expect(run_id).not.toBe(first.run_id);
@@ -230,7 +234,7 @@ test("begins a separate turn for a message whose sender has fewer rights", async
 test("begins one turn for two concurrent messages and answers both", async () => {
   const fixture = await createTestSession();
   const both = await Promise.all(
-    ["one", "two"].map((text) => fixture.kernel.sessions.message(user, { session_id: "s1" }, { text })),
+    ["one", "two"].map((text) => fixture.kernel.sessions.sendMessage(user, { session_id: "s1" }, { text })),
   );
   expect(both[1]!.run_id).toBe(both[0]!.run_id);
   await until(async () => (await fixture.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
@@ -247,7 +251,7 @@ test("begins one turn for two concurrent messages and answers both", async () =>
 test("reports a missing strategy and writes nothing", async () => {
   const fixture = await createTestSession();
   await fixture.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
-  const turn = fixture.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
+  const turn = fixture.kernel.sessions.sendMessage(user, { session_id: "lost" }, { text: "hello" });
   await expect(turn).rejects.toMatchObject({ code: "request.invalid" });
   expect((await fixture.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
 });
@@ -316,6 +320,6 @@ test("serializes a reset and a concurrent message", async () => {
 test("rejects an attachment with a `constructor` that has a `prototype`", async () => {
   const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
-  const sent = fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "x", attachments });
+  const sent = fixture.kernel.sessions.sendMessage(user, { session_id: "s1" }, { text: "x", attachments });
   await expect(sent).rejects.toMatchObject({ code: "request.invalid" });
 });

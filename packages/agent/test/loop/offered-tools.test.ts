@@ -33,7 +33,7 @@ verifies(
     const fixture = await createTestSession({
       tools: [addTool, makeTool("weather", { description: "Tells the weather.", deferred: true })],
     });
-    const entries = await fixture.kernel.catalog.entries(user, { all: false });
+    const entries = await fixture.kernel.catalog.listEntries(user, { all: false });
     const costs = new Map(entries.map(({ name, token_cost }) => [name, token_cost]));
     const model_tool = {
       name: addTool.name,

@@ -23,7 +23,7 @@ const HOUR = 3_600_000;
 /** Starts a run that waits for approval, and returns its id. */
 async function requestDeploy({ kernel }: TestSession): Promise<string> {
   const text = '/tool deploy {"to": "prod"}';
-  return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
+  return (await kernel.sessions.sendMessage(user, { session_id: "s1" }, { text })).run_id;
 }
 
 async function listPending({ kernel }: TestSession): Promise<readonly Approval[]> {
@@ -172,7 +172,7 @@ test("logs no error for a call that returns after the gateway has stopped", asyn
     await late.promise;
     return ok();
   };
-  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool unresponsive {}" });
+  await fixture.kernel.sessions.sendMessage(user, { session_id: "s1" }, { text: "/tool unresponsive {}" });
   await until(() => fixture.runner.requests.length === 1);
   await fixture.kernel.stop(50);
   late.resolve();

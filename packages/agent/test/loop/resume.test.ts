@@ -62,7 +62,7 @@ test("resumes a turn after a crash during its tool calls and repeats only calls 
   const first = await createTestSession({ tools });
   const text =
     '/say working\n/tool look {"hang": true}\n/tool pay {"hang": true}\n/tool quick {}\n/then\n/say over';
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
   const pendingApprovals = async () =>
     (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
@@ -98,7 +98,7 @@ verifies("tools.token-cost", "keeps the tools that the model found before a cras
   const first = await createTestSession({ tools });
   const text =
     '/tool tool_search {"query": "weather"}\n/then\n/tool wait {"hang": true}\n/then\n/tool weather {}\n/then\n/say over';
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => calls.length === 1);
   await first.crash();
   const second = await createTestSession({ tools, file: first.file });
@@ -108,7 +108,7 @@ verifies("tools.token-cost", "keeps the tools that the model found before a cras
 
 test("calls the model again after a crash during its answer", async () => {
   const first = await createTestSession();
-  const { run_id } = await first.kernel.sessions.message(user, s1, {
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, {
     text: "/slow 50\n/say one two three four five six",
   });
   await until(() => first.events.some(({ kind }) => kind === "assistant.message.delta"));
@@ -122,7 +122,9 @@ test("calls the model again after a crash during its answer", async () => {
 
 test("keeps an answer that was given before a crash without calling the model again", async () => {
   const first = await createTestSession();
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, {
+    text: '/tool add {"a": 1, "b": 2}',
+  });
   await waitForEnd(first, run_id);
   const tape = await first.tape();
   // Simulates a crash between the model's last answer and the end of the turn.
@@ -164,11 +166,11 @@ test("adds a message to a resumed turn and ends its calls on an interrupt", asyn
     run: () => new Promise(() => {}),
   };
   const first = await createTestSession({ tools: [hanging] });
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.crash();
   const second = await createTestSession({ tools: [hanging], file: first.file });
-  const joined = await second.kernel.sessions.message(user, s1, { text: "/say hurry" });
+  const joined = await second.kernel.sessions.sendMessage(user, s1, { text: "/say hurry" });
   expect(joined.run_id).toBe(run_id);
   expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
   expect(await waitForEnd(second, run_id)).toMatchObject({ status: "cancelled" });
@@ -180,7 +182,7 @@ test("ends a turn during which the gateway crashed twice and records the reason"
   const calls: string[] = [];
   const tools = [{ ...countingTool("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
   const first = await createTestSession({ tools });
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.crash();
   const second = await createTestSession({ tools, file: first.file });
@@ -200,8 +202,8 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   const slow = "/slow 50\n/say one two three four five six";
   const first = await createTestSession();
   const { caller, revoke } = await createKeyHolder(first);
-  const user_run = await first.kernel.sessions.message(user, s1, { text: slow });
-  const key_run = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
+  const user_run = await first.kernel.sessions.sendMessage(user, s1, { text: slow });
+  const key_run = await first.kernel.sessions.sendMessage(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
   await revoke();
   await first.crash();
@@ -218,7 +220,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
 
   const third = await createTestSession();
   const key_holder = await createKeyHolder(third);
-  const revoked_run = await third.kernel.sessions.message(key_holder.caller, s1, { text: slow });
+  const revoked_run = await third.kernel.sessions.sendMessage(key_holder.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
   await key_holder.revoke();
   await third.crash();
@@ -236,7 +238,7 @@ verifies("tools.context", "returns control to the user after a crash when the re
   await first.bind(manifest([toolExport("choose")]), { policy: { class: "worker" } });
   first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
   const text = '/tool choose {}\n/tool look {"hang": true}\n/then\n/say went on';
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
   await until(() => calls.length === 1);
   await first.crash();
@@ -271,7 +273,7 @@ test("runs a tool call of a later answer even when the model reuses an id", asyn
   const provider = numberingFromZero(echo);
   const first = await createTestSession({ tools, provider });
   const text = '/tool look {"hang": true}\n/then\n/tool count {}\n/then\n/say over';
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => calls.length === 1);
   await first.crash();
   const second = await createTestSession({ tools, provider, file: first.file });
@@ -286,7 +288,7 @@ verifies("inv.effect-class", "repeats a plugin's read-only tool call after a res
   const calls: string[] = [];
   const tools = [addTool, countingTool("look", "read_only", calls)];
   const first = await createTestSession({ tools });
-  await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
+  await first.kernel.sessions.sendMessage(user, s1, { text: '/tool look {"hang": true}' });
   await until(() => calls.length === 1);
   await first.crash();
   const second = await createTestSession({ tools, file: first.file });

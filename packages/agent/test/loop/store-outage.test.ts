@@ -49,14 +49,14 @@ verifies(
       };
       const fixture = await createTestSession({ tools: [wait] });
       const text = "/slow 60\n/say one two three\n/tool wait {}\n/then\n/tool wait {}\n/then\n/say over";
-      const { run_id } = await fixture.kernel.sessions.message(user, s1, { text });
+      const { run_id } = await fixture.kernel.sessions.sendMessage(user, s1, { text });
       if (step === "tool") await until(() => called === 1);
       else await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
       const restore = makeUnavailable(fixture.store);
       resolve();
       await new Promise((done) => setTimeout(done, 700));
       await expect(
-        fixture.kernel.sessions.message(user, { session_id: "new" }, { text: "hello" }),
+        fixture.kernel.sessions.sendMessage(user, { session_id: "new" }, { text: "hello" }),
       ).rejects.toMatchObject({ code: "store.unavailable" });
       restore();
       await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");

@@ -132,7 +132,7 @@ async function startGatedTurn() {
 test("answers a message that arrives after the last model call in the same turn", async () => {
   const { fixture, turn, gate } = await startGatedTurn();
   const { sessions } = fixture.kernel;
-  const joined = await sessions.message(user, { session_id: "s1" }, { text: "/say two" });
+  const joined = await sessions.sendMessage(user, { session_id: "s1" }, { text: "/say two" });
   gate.resolve();
   const ended = await turn;
   expect(ended).toMatchObject({ id: joined.run_id, iterations: 2, output: { content: "two" } });

@@ -129,14 +129,14 @@ async function createTestSessionWith(
     ...fixture,
     events,
     async say(text, session_id = "s1") {
-      const { run_id } = await fixture.kernel.sessions.message(user, ref(session_id), { text });
+      const { run_id } = await fixture.kernel.sessions.sendMessage(user, ref(session_id), { text });
       for (;;) {
         const run = await fixture.kernel.runs.get(user, run_id);
         if (run.status !== "running") return run;
         await new Promise((resolve) => setTimeout(resolve, 2));
       }
     },
-    tape: (session_id = "s1") => fixture.kernel.sessions.entries(user, ref(session_id), 0, 10_000),
+    tape: (session_id = "s1") => fixture.kernel.sessions.listEntries(user, ref(session_id), 0, 10_000),
   };
 }
 

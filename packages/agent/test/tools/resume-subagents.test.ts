@@ -83,7 +83,7 @@ verifies(
     const calls: string[] = [];
     const first = await createAgentSession(calls);
     const goal = '/tool pay {}\n/then\n/tool look {"hang": true}\n/then\n/say the child is done';
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(goal)) });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: withAnswer(spawn(goal)) });
     await until(() => calls.length === 2);
     await first.crash();
 
@@ -114,7 +114,7 @@ verifies(
     const calls: string[] = [];
     const first = await createAgentSession(calls, { agent: agentToolHangingAt("subagent.wait", "after") });
     const goal = "/tool look {}\n/then\n/say the child is done";
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(goal)) });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: withAnswer(spawn(goal)) });
     await until(async () => (await subagentRuns(first)).some(({ status }) => status === "completed"));
     await first.crash();
 
@@ -137,7 +137,7 @@ verifies(
   async () => {
     const calls: string[] = [];
     const first = await createAgentSession(calls, { agent: agentToolHangingAt("subagent.start", "before") });
-    const { run_id } = await first.kernel.sessions.message(user, s1, {
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, {
       text: withAnswer(spawn("/tool look {}")),
     });
     await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
@@ -171,7 +171,7 @@ verifies(
         return new Promise(() => {});
       },
     };
-    const { run_id } = await first.kernel.sessions.message(user, s1, {
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, {
       text: withAnswer(spawn("/tool look {}")),
     });
     await until(() => started_sessions.length === 1);
@@ -191,7 +191,7 @@ verifies("subagent.resume", "ends a sub-agent and its parent after a second cras
   const calls: string[] = [];
   const hanging = { ...recordingTool("look", "read_only", calls), run: () => new Promise<never>(() => {}) };
   const first = await createAgentSession(calls, { tools: [hanging] });
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text: spawn("/tool look {}") });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: spawn("/tool look {}") });
   await until(() => announcedKinds(first).length === 1);
   await first.crash();
   const second = await createAgentSession(calls, { tools: [hanging], file: first.file });
@@ -209,7 +209,7 @@ verifies("subagent.resume", "resumes nested sub-agents", async () => {
   const first = await createAgentSession(calls);
   const inner = '/tool look {"hang": true}\n/then\n/say from the bottom';
   const text = withAnswer(spawn(`${spawn(inner)}\n/then\n/say from the middle`));
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => calls.length === 1);
   await first.crash();
 
@@ -237,7 +237,7 @@ verifies(
     const goal =
       '/tool add {"a": 1, "b": 1}\n/then\n/tool look {"hang": true}\n/then\n/tool pay {}\n/then\n/say no';
     const text = withAnswer(spawn(goal, { tools: ["look"], max_steps: 3 }));
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
     await until(() => calls.length === 1);
     await first.crash();
 
@@ -255,8 +255,8 @@ verifies(
 verifies("subagent.resume", "stops a resumed sub-agent with its parent and at its time limit", async () => {
   const slow = `/slow 200\n/say ${"word ".repeat(500)}`;
   const first = await createAgentSession([]);
-  const interrupted = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(slow)) });
-  const limited = await first.kernel.sessions.message(
+  const interrupted = await first.kernel.sessions.sendMessage(user, s1, { text: withAnswer(spawn(slow)) });
+  const limited = await first.kernel.sessions.sendMessage(
     user,
     { session_id: "s2" },
     { text: withAnswer(spawn(slow, { max_wall_seconds: 1 })) },
@@ -279,7 +279,7 @@ verifies("subagent.resume", "stops a resumed sub-agent with its parent and at it
 verifies("subagent.resume", "gives a resumed sub-agent the rest of its time", async () => {
   const first = await createAgentSession([]);
   const text = spawn(`/slow 200\n/say ${"word ".repeat(500)}`, { max_wall_seconds: 97 });
-  await first.kernel.sessions.message(user, s1, { text });
+  await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => announcedKinds(first).length === 1);
   await first.crash();
 
@@ -305,7 +305,7 @@ verifies("subagent.resume", "gives a resumed sub-agent the rest of its time", as
 verifies("subagent.resume", "ends a sub-agent whose call does not run again", async () => {
   const first = await createAgentSession([]);
   const text = withAnswer(spawn(`/slow 200\n/say ${"word ".repeat(500)}`));
-  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text });
   await until(() => announcedKinds(first).length === 1);
   await first.crash();
 
@@ -322,7 +322,7 @@ verifies(
   async () => {
     const first = await createAgentSession([]);
     const slow = `/slow 200\n/say ${"word ".repeat(500)}`;
-    const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(slow)) });
+    const { run_id } = await first.kernel.sessions.sendMessage(user, s1, { text: withAnswer(spawn(slow)) });
     await until(() => announcedKinds(first).length === 1);
     await first.crash();
 
@@ -343,7 +343,7 @@ verifies(
       return await get(key);
     };
     // This message reserves the session before the parent's turn is recovered. It cannot begin a turn of its own.
-    const sending = second.kernel.sessions.message(user, s1, { text: "/say hello", attachments: [] });
+    const sending = second.kernel.sessions.sendMessage(user, s1, { text: "/say hello", attachments: [] });
     await until(() => held);
     await second.kernel.start();
     const [child] = await subagentRuns(second);

@@ -79,7 +79,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       },
       handler: ({ caller }) => ({
         status: 200,
-        json: { items: kernel.approvals.grants(caller), next: null },
+        json: { items: kernel.approvals.listGrants(caller), next: null },
       }),
     }),
     defineRoute({

@@ -122,7 +122,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       },
       handler: async ({ caller }) => ({
         status: 200,
-        json: { items: await kernel.bindings.waitingUpgrades(caller), next: null },
+        json: { items: await kernel.bindings.listWaitingUpgrades(caller), next: null },
       }),
     }),
     defineRoute({

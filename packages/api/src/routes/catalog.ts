@@ -39,7 +39,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
         const viewer = channel === undefined ? caller : withChannel(caller, channel);
         return {
           status: 200,
-          json: { items: await catalog.entries(viewer, { all: all === "1" }), next: null },
+          json: { items: await catalog.listEntries(viewer, { all: all === "1" }), next: null },
         };
       },
     }),

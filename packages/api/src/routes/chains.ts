@@ -208,9 +208,9 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
   async function readBlockPage(caller: Caller, id: string, after: number | undefined, limit: number) {
     const { last_entry_id } = await chains.get(caller, id);
     const items: Block[] = [];
-    let read_to = after ?? (await chains.viewStart(caller, id));
+    let read_to = after ?? (await chains.findViewStart(caller, id));
     for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
-      const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
+      const blocks = await chains.listBlocks(caller, id, read_to, ENTRIES_PER_READ);
       items.push(...blocks);
       // Entry ids increase by at least one, so a read of this many entries reaches at least this id.
       read_to = Math.max(read_to + ENTRIES_PER_READ, blocks.at(-1)?.entry_id ?? 0);

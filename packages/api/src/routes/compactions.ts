@@ -82,7 +82,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
           const { compactor, target_context, target, policy } = body;
           const options = definedFields({ compactor, target_context, ...target, ...policy });
           const { id } = await sessions.compact(caller, ref, options);
-          return { status: 201, json: await sessions.compaction(caller, id) };
+          return { status: 201, json: await sessions.getCompaction(caller, id) };
         });
       },
     }),
@@ -100,7 +100,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         await sessions.get(caller, ref);
         const page = await chains.list(caller, ref, splitPage(query).page);
         const compactions = page.items.filter(({ origin }) => origin === "compaction");
-        const items = await Promise.all(compactions.map(({ id }) => sessions.compaction(caller, id)));
+        const items = await Promise.all(compactions.map(({ id }) => sessions.getCompaction(caller, id)));
         return { status: 200, json: { items, next: page.next } };
       },
     }),
@@ -115,7 +115,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "The compaction.", schema: CompactionSchema } },
       handler: async ({ caller, params }) => ({
         status: 200,
-        json: await sessions.compaction(caller, params.id),
+        json: await sessions.getCompaction(caller, params.id),
       }),
     }),
     defineRoute({
@@ -132,7 +132,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         200: { description: "A page, oldest entry first.", schema: listSchema(CompactedEntrySchema) },
       },
       async handler({ caller, params, query }) {
-        const all = await sessions.compactedEntries(caller, params.id);
+        const all = await sessions.listCompactedEntries(caller, params.id);
         const remaining = all.filter(({ entry_id }) => entry_id > query.after);
         const items = remaining.slice(0, query.limit);
         const next = remaining.length > items.length ? String(items.at(-1)!.entry_id) : null;

@@ -38,7 +38,7 @@ export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
   ];
 
   async function* sseItemsFromNow(caller: Caller, stop: AbortSignal): AsyncGenerator<SseItem> {
-    const seq = await kernel.events.position();
+    const seq = await kernel.events.getPosition();
     yield { id: seq, event: "position", data: JSON.stringify({ seq }) };
     yield* sseItems(caller, seq, stop);
   }

@@ -157,7 +157,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       responses: { 200: { description: "A page.", schema: listSchema(TraceSpanSchema) } },
       async handler({ caller, params, query }) {
         const { page } = splitPage(query);
-        return { status: 200, json: await kernel.invocations.trace(caller, params.id, page) };
+        return { status: 200, json: await kernel.invocations.listTrace(caller, params.id, page) };
       },
     }),
     defineRoute({
@@ -215,7 +215,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       params: ArtifactParams,
       responses: { 200: { description: "The bytes of the file.", type: "application/octet-stream" } },
       async handler({ caller, params }) {
-        const { bytes, content } = await kernel.invocations.artifact(caller, params.id, params.sha256);
+        const { bytes, content } = await kernel.invocations.openArtifact(caller, params.id, params.sha256);
         const headers = {
           "content-type": "application/octet-stream",
           "content-length": String(bytes),

@@ -174,7 +174,7 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
         },
       },
       async handler({ caller }) {
-        const data = (await kernel.llm.models(caller)).map(toModel);
+        const data = (await kernel.llm.listModels(caller)).map(toModel);
         const [first_id, last_id] = [data[0]?.id ?? null, data.at(-1)?.id ?? null];
         return { status: 200, json: { object: "list", data, has_more: false, first_id, last_id } };
       },
@@ -190,7 +190,7 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       error_schema: OpenAiErrorSchema,
       responses: { 200: { description: "The model.", schema: ModelSchema } },
       async handler({ caller, params }) {
-        const all = await kernel.llm.models(caller);
+        const all = await kernel.llm.listModels(caller);
         const model = all.find(({ id }) => id === params.id) ?? all.find((each) => each.model === params.id);
         if (model === undefined)
           throw new BackplaneError(

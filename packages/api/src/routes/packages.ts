@@ -114,7 +114,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       },
       handler: async ({ caller, operation }) => ({
         status: 200,
-        json: { items: await kernel.packages.outdated(caller, operation) },
+        json: { items: await kernel.packages.listOutdated(caller, operation) },
       }),
     }),
     defineRoute({

@@ -31,7 +31,7 @@ export function pinRoutes({ kernel }: RouteDeps): Route[] {
       },
       handler: async ({ caller, params, query }) => ({
         status: 200,
-        json: { items: await sessions.pins(caller, toSessionRef(params.id, query)), next: null },
+        json: { items: await sessions.listPins(caller, toSessionRef(params.id, query)), next: null },
       }),
     }),
     defineRoute({

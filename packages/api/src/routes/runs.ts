@@ -192,7 +192,10 @@ export function runRoutes(deps: RouteDeps): Route[] {
       auth: READ,
       params: IdParams,
       responses: { 200: { description: "The execution.", schema: ExecutionSchema } },
-      handler: async ({ caller, params }) => ({ status: 200, json: await runs.execution(caller, params.id) }),
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await runs.getExecution(caller, params.id),
+      }),
     }),
     defineRoute({
       method: "GET",

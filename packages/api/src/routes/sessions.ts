@@ -185,7 +185,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       handler({ caller, params, query, body, request }) {
         const ref = toSessionRef(params.id, query);
         return createInTransaction(kernel, caller, request, body, 202, {
-          create: (once) => sessions.message(caller, ref, definedFields(body), once),
+          create: (once) => sessions.sendMessage(caller, ref, definedFields(body), once),
           // The id of a run is stored as `id` if the message started the run, and as `run_id` if the message joined it.
           readExisting: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({
             entry_id,
@@ -243,7 +243,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The anchor.", schema: EntrySchema } },
       handler: async ({ caller, params, query, body }) => ({
         status: 201,
-        json: await sessions.handoff(caller, toSessionRef(params.id, query), body),
+        json: await sessions.handOff(caller, toSessionRef(params.id, query), body),
       }),
     }),
     defineRoute({
@@ -260,7 +260,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "A page.", schema: listSchema(EntrySchema) } },
       async handler({ caller, params, query }) {
         const { after, limit } = query;
-        const items = await sessions.entries(caller, toSessionRef(params.id, query), after, limit);
+        const items = await sessions.listEntries(caller, toSessionRef(params.id, query), after, limit);
         const next = items.length < limit ? null : String(items.at(-1)!.id);
         return { status: 200, json: { items, next } };
       },

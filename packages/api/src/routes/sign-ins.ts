@@ -151,7 +151,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
         200: { description: "A client ID metadata document.", schema: z.record(z.string(), z.json()) },
       },
       handler() {
-        const document = kernel.signIns.clientDocument();
+        const document = kernel.signIns.buildClientDocument();
         if (document === null) {
           throw new BackplaneError("route.not_found", "This gateway has no public URL.", {
             fix: 'Set public_url = "https://…" under [listen] in backplane.toml.',

@@ -136,7 +136,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
               running: health.runner.running,
               // A key must not see the plugins of other tenants.
               held_back: caller.actor === "admin" ? health.runner.held_back.map(withoutPoolKey) : [],
-              servers: caller.actor === "admin" ? await kernel.servers.processes() : [],
+              servers: caller.actor === "admin" ? await kernel.servers.listProcesses() : [],
             },
             sandbox: health.runner.sandbox,
           },

@@ -69,7 +69,7 @@ async function* replay(
   let held_back: Entry[] = [];
   let complete = false;
   for (let after = from; !stop.aborted && !complete; ) {
-    const page = await kernel.sessions.entries(caller, ref, after, PAGE);
+    const page = await kernel.sessions.listEntries(caller, ref, after, PAGE);
     for (const entry of page) {
       held_back.push(entry);
       const is_last = isHarnessEndEntry(entry, run.id);

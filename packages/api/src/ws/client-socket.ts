@@ -24,7 +24,7 @@ import type { WebSocketWriter } from "./websocket-writer.ts";
 /** The parts of the kernel that the operations use. */
 export interface WsKernel {
   fanout: Pick<Kernel["fanout"], "attach" | "heartbeat_ms">;
-  sessions: Pick<Kernel["sessions"], "message" | "interrupt">;
+  sessions: Pick<Kernel["sessions"], "sendMessage" | "interrupt">;
   approvals: Pick<Kernel["approvals"], "answer">;
   adapters: Pick<Kernel["adapters"], "isDisabled" | "onDisabled">;
 }
@@ -183,7 +183,7 @@ export class ClientSocket {
         const [connection_id, { ref: session }] = this.#findAttached(op.connection_id);
         const { text, attachments } = op;
         const message = attachments === undefined ? { text } : { text, attachments };
-        const accepted = await this.#deps.kernel.sessions.message(caller, session, message);
+        const accepted = await this.#deps.kernel.sessions.sendMessage(caller, session, message);
         return this.#send({ op: "accepted", of: "message", connection_id, ...accepted, ref });
       }
       case "interrupt": {

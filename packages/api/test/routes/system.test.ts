@@ -51,7 +51,7 @@ verifies("server.idle", "shows the memory of running servers to the host's admin
     } as const,
   ];
   api = await startApi({
-    wrap: (kernel) => ({ ...kernel, servers: { ...kernel.servers, processes: async () => servers } }),
+    wrap: (kernel) => ({ ...kernel, servers: { ...kernel.servers, listProcesses: async () => servers } }),
   });
   expect((await api.call("GET", "/v1/status")).json.runner.servers).toEqual(servers);
   const body = { name: "other", role: "admin", project_id: "proj_a", scopes: ["secrets:read"] };

@@ -22,7 +22,7 @@ const scope = { org_id: "org_local", project_id: "proj_default" };
 
 interface Agent {
   /** The parts of the kernel that the agent replaces. */
-  parts: { fanout: FanoutService; sessions: Pick<Kernel["sessions"], "message" | "interrupt"> };
+  parts: { fanout: FanoutService; sessions: Pick<Kernel["sessions"], "sendMessage" | "interrupt"> };
   fanout: FanoutService;
   bus: Bus;
   interrupts: SessionRef[];
@@ -64,7 +64,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
     parts: {
       fanout,
       sessions: {
-        async message(caller, { session_id, workspace = "default" }, message) {
+        async sendMessage(caller, { session_id, workspace = "default" }, message) {
           if (agent.message_error !== null) throw agent.message_error;
           const key = { scope: caller.scope, workspace, session_id };
           await sessions.open(key);

@@ -155,7 +155,7 @@ export function createApprovals(
     get,
     list: (caller, filter, page) => store.approvals.list(caller.scope, filter, page),
     answer,
-    grants: (caller) => session_grants.list(caller.scope),
+    listGrants: (caller) => session_grants.list(caller.scope),
     revokeGrant: async (caller, id) => {
       requireOperator(caller, "revoke session grants");
       // Revoked before the audit entry is written, so that an unavailable store does not keep the session grant alive.

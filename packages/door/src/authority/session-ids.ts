@@ -38,7 +38,7 @@ async function checkSessionIds(
   const own_call = await readOwnCall(deps, caller);
   let target = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
   if (chain_id !== undefined && chain_id !== own_call?.chain_id) {
-    const chain = await sessions.chain(scope, chain_id);
+    const chain = await sessions.getChain(scope, chain_id);
     if (chain === null || !isInSession(chain, target)) throw new BackplaneError("chain.not_found");
     target = chain;
   }

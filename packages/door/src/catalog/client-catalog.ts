@@ -61,7 +61,7 @@ export function createClientCatalog(
       const deferred = [...snapshot.tools.values()].filter(({ deferred_by }) => deferred_by !== null);
       return searchTools(deferred, query, limit).flatMap(({ name }) => by_name.get(name) ?? []);
     },
-    entries: async (caller, { all }) => {
+    listEntries: async (caller, { all }) => {
       if (all) return await listAll(caller);
       const { entries } = await catalog.snapshot(caller);
       return entries.filter(({ status }) => status === "offered");

@@ -210,7 +210,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       }
       return await store.invocations.list(caller.scope, filter, page);
     },
-    trace: async (caller, trace_id, page) => {
+    listTrace: async (caller, trace_id, page) => {
       if (caller.delegation !== undefined) {
         throw new BackplaneError("auth.scope", "A delegated token may not read traces.");
       }
@@ -218,7 +218,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       const { items, next } = await addTraceStart(caller.scope, trace_id, page, trace_page);
       return { items: items.map(toSpan), next };
     },
-    artifact: async (caller, id, sha256) => {
+    openArtifact: async (caller, id, sha256) => {
       const file = await openArtifact(door.deps, await find(caller, id), sha256);
       if (file === null) throw new BackplaneError("artifact.not_found");
       return file;

@@ -207,7 +207,7 @@ export class Deliverer {
     const { store, clock, node_id } = this.#deps;
     let next: number | null = null;
     if (!this.#mayReserve()) return null;
-    for (const { lane, due_in, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
+    for (const { lane, due_in, org_id } of await store.jobs.listLanes(DELIVERIES_QUEUE, clock.now())) {
       if (!this.#mayReserve()) return null;
       const limit = await this.#readLimit(org_id, lane);
       if (limit === 0) {

@@ -117,7 +117,7 @@ export class Dispatcher {
 
   async #readAll(): Promise<void> {
     const { outbox } = this.#deps.store;
-    let from = this.#cursor ?? (await outbox.cursor(HOOKS_CONSUMER));
+    let from = this.#cursor ?? (await outbox.getCursor(HOOKS_CONSUMER));
     while (!this.#stopped) {
       const pending = await outbox.summarize(from, PAGE_SIZE);
       if (pending === null) return;
@@ -127,7 +127,7 @@ export class Dispatcher {
         : this.#advance(from, pending.last_seq, []));
       // Events that were appended in the meantime have scheduled the next pass.
       if (to === pending.last_seq && pending.count < PAGE_SIZE) return;
-      from = to ?? (await outbox.cursor(HOOKS_CONSUMER));
+      from = to ?? (await outbox.getCursor(HOOKS_CONSUMER));
     }
   }
 
@@ -160,7 +160,7 @@ export class Dispatcher {
   /** Whether any hook subscribes to any of these events. */
   async #hasSubscribers({ kinds }: OutboxSummary): Promise<boolean> {
     for (const kind of kinds) {
-      if ((await this.#deps.store.bindings.hooksFor(kind, kind.type)).length > 0) return true;
+      if ((await this.#deps.store.bindings.findHooks(kind, kind.type)).length > 0) return true;
     }
     return false;
   }
@@ -173,7 +173,7 @@ export class Dispatcher {
       const key = `${event.org_id}\n${event.project_id}\n${event.type}`;
       let hooks = hooks_by_key.get(key);
       if (hooks === undefined) {
-        hooks = await this.#deps.store.bindings.hooksFor(event, event.type);
+        hooks = await this.#deps.store.bindings.findHooks(event, event.type);
         hooks_by_key.set(key, hooks);
       }
       for (const hook of selectBindings(hooks, event.id)) {

@@ -13,7 +13,7 @@ const BATCH_MS = 20;
 
 /** Resolves to the seq up to which the outbox is complete. */
 export function readEventPosition({ store }: Pick<KernelDeps, "store">): Promise<number> {
-  return store.outbox.cursor(HOOKS_CONSUMER);
+  return store.outbox.getCursor(HOOKS_CONSUMER);
 }
 
 export async function* watchEvents(

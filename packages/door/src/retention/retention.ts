@@ -71,20 +71,24 @@ export class Retention {
     const deadline = clock.monotonic() + MAX_SWEEP_MS;
     const now = () => clock.now();
     let removed = await store.idempotency.sweep(now());
-    removed += await this.#drain(deadline, () => retention.delegations(now(), DELEGATIONS_MS, STEP_ROWS));
+    removed += await this.#drain(deadline, () =>
+      retention.removeDelegations(now(), DELEGATIONS_MS, STEP_ROWS),
+    );
     if (limits.dead_jobs_ms > 0)
       removed += await this.#drain(deadline, () =>
-        retention.jobs("dead", now(), limits.dead_jobs_ms, STEP_ROWS),
+        retention.removeJobs("dead", now(), limits.dead_jobs_ms, STEP_ROWS),
       );
     if (limits.dead_jobs_ms > 0) removed += await this.#discardWaiting(deadline, limits.dead_jobs_ms);
     if (limits.done_jobs_ms > 0)
       for (const state of ["done", "discarded"] as const)
         removed += await this.#drain(deadline, () =>
-          retention.jobs(state, now(), limits.done_jobs_ms, STEP_ROWS),
+          retention.removeJobs(state, now(), limits.done_jobs_ms, STEP_ROWS),
         );
     if (limits.progress_ms > 0) removed += await this.#sweepProgress(deadline, now() - limits.progress_ms);
     if (limits.outbox_ms > 0)
-      removed += await this.#drain(deadline, () => retention.outbox(now(), limits.outbox_ms, STEP_ROWS));
+      removed += await this.#drain(deadline, () =>
+        retention.removeEvents(now(), limits.outbox_ms, STEP_ROWS),
+      );
     return removed;
   }
 
@@ -92,7 +96,7 @@ export class Retention {
   async #discardWaiting(deadline: number, keep_ms: number): Promise<number> {
     const { store, clock } = this.#deps;
     let discarded = 0;
-    for (const { lane, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
+    for (const { lane, org_id } of await store.jobs.listLanes(DELIVERIES_QUEUE, clock.now())) {
       const bound = org_id === "" ? null : await store.bindings.get({ org_id, project_id: null }, lane);
       if (bound === null || acceptsDeliveries(bound.binding)) continue;
       const step = () =>
@@ -128,7 +132,7 @@ export class Retention {
     const date = new Date(ended_before).toISOString();
     let removed = 0;
     for (let after: string | null = ""; ; ) {
-      const step: { removed: number; after: string | null } = await retention.progress(
+      const step: { removed: number; after: string | null } = await retention.removeProgress(
         after,
         id_before,
         date,
@@ -146,7 +150,7 @@ export class Retention {
     const { artifacts_ms, blobs_ms } = host.retention;
     const count = artifacts_ms === 0 ? 0 : ((await artifacts?.sweep(artifacts_ms)) ?? 0);
     if (blobs_ms === 0 || importer.sweep === undefined) return count;
-    return count + (await importer.sweep((digest) => store.packages.digestInUse(digest), blobs_ms));
+    return count + (await importer.sweep((digest) => store.packages.isDigestInUse(digest), blobs_ms));
   }
 
   #isOver(deadline: number): boolean {

@@ -91,7 +91,7 @@ verifies(
     const { catalog } = fixture.kernel;
     expect((await catalog.list(user)).map(({ name }) => name)).toEqual([]);
     expect(await catalog.find(user, "broken")).toBeNull();
-    const listed = await catalog.entries(user, { all: true });
+    const listed = await catalog.listEntries(user, { all: true });
     expect(listed.find(({ name }) => name === "broken")).toMatchObject({
       status: "hidden",
       reason: "it cannot run: tools/broken.ts: at import",

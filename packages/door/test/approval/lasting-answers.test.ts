@@ -65,7 +65,7 @@ verifies(
       response: "approve_for_session",
       covers: "tool",
     });
-    const [grant] = approvals.grants(user);
+    const [grant] = approvals.listGrants(user);
     expect(grant).toMatchObject({ tool: "click", covers: "tool", max_risk: "high", granted_to: user.actor });
     expect(grant!.digest).not.toBe(approval.digest);
     expect((await startCall(fixture, "click", { x: 2 })).settled).toMatchObject({ allowed_by: grant!.id });

@@ -38,7 +38,9 @@ verifies(
   "applies a session approval only to the identity that made the call, not to others in the session",
   async () => {
     const { fixture, a, needsApproval } = await createApprovedSession();
-    expect(fixture.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
+    expect(fixture.kernel.approvals.listGrants(admin)).toMatchObject([
+      { session_id: "s1", granted_to: a.id },
+    ]);
     const b = await createRevocableKey(fixture);
     expect(await needsApproval(b.caller)).toBe(true);
     expect(await needsApproval(admin)).toBe(true);

@@ -218,7 +218,7 @@ verifies(
     const first = await createTestSession(options);
     const key = await createRevocableKey(first, { role: "admin" });
     const text = '/tool add {"a":1,"b":2}';
-    await first.kernel.sessions.message(key.caller, { session_id: "s1" }, { text });
+    await first.kernel.sessions.sendMessage(key.caller, { session_id: "s1" }, { text });
     await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
     await first.kernel.stop(1_000);
     await first.crash();

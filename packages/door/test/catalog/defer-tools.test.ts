@@ -19,7 +19,7 @@ async function createToolKernel(): Promise<TestKernel> {
 }
 
 async function listDeferred({ kernel }: TestKernel, caller: Caller = user): Promise<Record<string, string>> {
-  const entries = await kernel.catalog.entries(caller, { all: false });
+  const entries = await kernel.catalog.listEntries(caller, { all: false });
   return Object.fromEntries(
     entries.flatMap(({ name, deferred, deferred_by }) => {
       expect(deferred).toBe(deferred_by !== null);
@@ -44,9 +44,9 @@ verifies(
     await callTool(fixture, "tool_c");
     await setPolicy(fixture, { tool_token_budget: 2_500 });
     expect(await listDeferred(fixture)).toEqual({ tool_a: "budget", tool_b: "budget" });
-    expect((await fixture.kernel.catalog.entries(user, { all: false })).map(({ name }) => name)).toContain(
-      "tool_search",
-    );
+    expect(
+      (await fixture.kernel.catalog.listEntries(user, { all: false })).map(({ name }) => name),
+    ).toContain("tool_search");
     await setPolicy(fixture, { tool_token_budget: 0 });
     expect(Object.keys(await listDeferred(fixture))).toEqual(NAMES);
   },

@@ -61,7 +61,7 @@ const OPERATIONS: Operation[] = [
   {
     name: "a message",
     write: ({ runs }) => storeMethod(runs, "start"),
-    begin: ({ kernel }, once) => kernel.sessions.message(user, s1, { text: "/say hi" }, once),
+    begin: ({ kernel }, once) => kernel.sessions.sendMessage(user, s1, { text: "/say hi" }, once),
     count: countMessages,
   },
 ];
@@ -108,14 +108,14 @@ for (const operation of OPERATIONS) {
 
 test("adds a message to a running turn once per key", async () => {
   const fixture = await createTestSession();
-  const { run_id } = await fixture.kernel.sessions.message(user, s1, {
+  const { run_id } = await fixture.kernel.sessions.sendMessage(user, s1, {
     text: "/slow 30\n/say one two three four",
   });
   await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   const more = {
     ...OPERATIONS.at(-1)!,
     begin: ({ kernel }: TestSession, once: IdempotencyClaim) =>
-      kernel.sessions.message(user, s1, { text: "/say more" }, once),
+      kernel.sessions.sendMessage(user, s1, { text: "/say more" }, once),
   };
   const all = await Promise.all(Array.from({ length: 5 }, () => sendOnce(fixture, more)));
   const [first_response] = all.filter(({ result }) => result !== null);

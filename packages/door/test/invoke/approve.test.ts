@@ -46,7 +46,7 @@ verifies(
       await requestRemoval(fixture, { path: "a" }),
     ];
     for (const other of others) expect(other.approval.status).toBe("pending");
-    const [grant] = approvals.grants(user);
+    const [grant] = approvals.listGrants(user);
     expect(grant).toMatchObject({
       session_id: "sess_1",
       tool: "rm",
@@ -54,7 +54,7 @@ verifies(
       digest: approval.digest,
     });
     const outsider: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
-    expect(approvals.grants(outsider)).toEqual([]);
+    expect(approvals.listGrants(outsider)).toEqual([]);
     const foreign = approvals.revokeGrant(outsider, grant!.id);
     await expect(foreign).rejects.toMatchObject({ code: "approval.not_found" });
     await approvals.revokeGrant(user, grant!.id);
@@ -84,7 +84,7 @@ test("asks for approval again in a session when the previous call was approved o
   const { ticket, approval } = await requestRemoval(fixture, { path: "a" }, "sess_1");
   await approvals.answer(admin, approval.id, { response: "approve" });
   expect((await ticket.settled).status).toBe("succeeded");
-  expect(approvals.grants(user)).toEqual([]);
+  expect(approvals.listGrants(user)).toEqual([]);
   expect((await requestRemoval(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
 });
 

@@ -24,10 +24,10 @@ test("serves a file by the hash in a result only if the call had a scratch folde
     expect((await ticket.settled).status).toBe("succeeded");
     return ticket.id;
   };
-  expect(await fixture.kernel.invocations.artifact(user, await call("files"), SHA256)).toMatchObject({
+  expect(await fixture.kernel.invocations.openArtifact(user, await call("files"), SHA256)).toMatchObject({
     bytes: 0,
   });
-  const guessed = fixture.kernel.invocations.artifact(user, await call("guess"), SHA256);
+  const guessed = fixture.kernel.invocations.openArtifact(user, await call("guess"), SHA256);
   await expect(guessed).rejects.toMatchObject({ code: "artifact.not_found" });
   expect(opened).toEqual([SHA256]);
 });

@@ -68,7 +68,7 @@ verifies("content.blocks", "records every block of a result, with large data as 
     structured_output: { charts: 2 },
   });
   expect(JSON.stringify(invocation.tool_result)).not.toContain(resource.blob);
-  const file = await kernel.invocations.artifact(user, invocation.id, SHA256);
+  const file = await kernel.invocations.openArtifact(user, invocation.id, SHA256);
   expect(file.bytes).toBe(LARGE.length);
 });
 
@@ -87,7 +87,7 @@ verifies("content.blocks", "substitutes a text block for a reference that no run
   expect(invocation.tool_result?.content).toEqual([
     { type: "text", text: expect.stringContaining("[left out: its file was not checked]") },
   ]);
-  await expect(kernel.invocations.artifact(user, invocation.id, SHA256)).rejects.toMatchObject({
+  await expect(kernel.invocations.openArtifact(user, invocation.id, SHA256)).rejects.toMatchObject({
     code: "artifact.not_found",
   });
 });

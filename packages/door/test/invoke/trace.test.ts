@@ -24,16 +24,16 @@ test("lists a call with its nested calls as a trace, but not a single call that 
     return ok();
   };
   const parent = await fixture.call({ export_id: "parent" });
-  const { items, next } = await fixture.kernel.invocations.trace(user, parent.trace_id, { limit: 9 });
+  const { items, next } = await fixture.kernel.invocations.listTrace(user, parent.trace_id, { limit: 9 });
   expect(next).toBeNull();
   expect(items).toMatchObject([
     { id: parent.id, parent_id: null, export_id: "parent", status: "succeeded" },
     { parent_id: parent.id, export_id: "child", status: "succeeded", error_code: null },
   ]);
   const alone = await fixture.call({ export_id: "child" });
-  expect((await fixture.kernel.invocations.trace(user, alone.trace_id, { limit: 9 })).items).toEqual([]);
+  expect((await fixture.kernel.invocations.listTrace(user, alone.trace_id, { limit: 9 })).items).toEqual([]);
   const traced = await fixture.call({ export_id: "child", trace_id: "t-mine" });
-  const trace = await fixture.kernel.invocations.trace(user, "t-mine", { limit: 9 });
+  const trace = await fixture.kernel.invocations.listTrace(user, "t-mine", { limit: 9 });
   expect(trace.items.map(({ id }) => id)).toEqual([traced.id]);
 });
 
@@ -51,7 +51,7 @@ async function readTrace(fixture: TestKernel, trace_id: string, limit = 9): Prom
   const spans: TraceSpan[] = [];
   for (let after: string | undefined; ; ) {
     const page = { limit, ...(after === undefined ? {} : { after }) };
-    const { items, next } = await fixture.kernel.invocations.trace(user, trace_id, page);
+    const { items, next } = await fixture.kernel.invocations.listTrace(user, trace_id, page);
     expect(items.length).toBeLessThanOrEqual(limit);
     spans.push(...items);
     if (next === null) return spans;
@@ -72,7 +72,7 @@ test("lists a call with the hook calls that its events caused, in pages of any s
     ]);
   }
   const elsewhere = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect((await fixture.kernel.invocations.trace(elsewhere, trace_id, { limit: 9 })).items).toEqual([]);
+  expect((await fixture.kernel.invocations.listTrace(elsewhere, trace_id, { limit: 9 })).items).toEqual([]);
 });
 
 test("lists a call that awaits approval with the hook calls that the approval request caused", async () => {

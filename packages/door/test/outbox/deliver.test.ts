@@ -44,7 +44,8 @@ const exportReference = (export_id: string) => ({
 const listHookRequests = (fixture: TestKernel, export_id = "notify") =>
   fixture.runner.requests.filter((request) => request.export_id === export_id);
 
-const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
+const isDone = async (fixture: TestKernel) =>
+  (await fixture.store.jobs.listLanes("deliveries", 0)).length === 0;
 
 test("delivers an event to its hook once, and skips events of the hook's own call", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
@@ -67,7 +68,8 @@ test("delivers an event to its hook once, and skips events of the hook's own cal
   await fixture.call({ export_id: "echo" });
   await until(() => listHookRequests(fixture).length === 2);
   await until(
-    async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
+    async () =>
+      (await fixture.store.outbox.read(await fixture.store.outbox.getCursor("hooks"), 1)).length === 0,
   );
   expect(listHookRequests(fixture)).toHaveLength(2);
 });
@@ -92,7 +94,7 @@ test("skips events without a subscribed hook and does not read them", async () =
   await fixture.call({ export_id: "echo" });
   await until(
     async () =>
-      (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+      (await fixture.store.outbox.summarize(await fixture.store.outbox.getCursor("hooks"), 1)) === null,
   );
   expect(read).not.toHaveBeenCalled();
   read.mockRestore();
@@ -136,7 +138,8 @@ test("does not retry after the plugin reports failed, and delivers nothing to a 
   await fixture.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
   await fixture.call({ export_id: "echo" });
   await until(
-    async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
+    async () =>
+      (await fixture.store.outbox.read(await fixture.store.outbox.getCursor("hooks"), 1)).length === 0,
   );
   expect(await isDone(fixture)).toBe(true);
   expect(listHookRequests(fixture)).toHaveLength(1);

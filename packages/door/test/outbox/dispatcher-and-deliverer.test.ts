@@ -87,7 +87,7 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
         state.notify = listener;
         return () => {};
       },
-      cursor: async () => state.cursor,
+      getCursor: async () => state.cursor,
       summarize: async (after: number, limit: number) => {
         state.beforeSummary();
         const events = eventsAfter(after, limit);
@@ -106,7 +106,7 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
       },
     },
     bindings: {
-      hooksFor: async ({ project_id }: { project_id: string | null }, type: string) =>
+      findHooks: async ({ project_id }: { project_id: string | null }, type: string) =>
         hooks.filter(
           ({ binding: { scope }, types }) =>
             types.includes(type) && (scope.project_id === null || scope.project_id === project_id),
@@ -286,7 +286,7 @@ describe("the deliverer", () => {
     const store = {
       shared,
       jobs: {
-        lanes: async () =>
+        listLanes: async () =>
           [...new Set(due_jobs.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
         reserve: async (
           _queue: string,

@@ -49,7 +49,7 @@ test("does not reread the events of other scopes for a scope without events", as
     store: {
       ...fixture.store,
       outbox: {
-        cursor: (consumer: string) => outbox.cursor(consumer),
+        getCursor: (consumer: string) => outbox.getCursor(consumer),
         onAppended: (listener: () => void) => outbox.onAppended(listener),
         read: (after: number, limit: number, scope?: Scope) => {
           reads.push(after);
@@ -69,7 +69,7 @@ test("does not reread the events of other scopes for a scope without events", as
   })();
   await fixture.bind(manifest([toolExport("echo")]));
   for (let i = 0; i < 20; i++) await fixture.call({ export_id: "echo" });
-  await until(async () => (await outbox.cursor("hooks")) >= 20);
+  await until(async () => (await outbox.getCursor("hooks")) >= 20);
   await fixture.call({ export_id: "echo" });
   await until(() => (reads.at(-1) ?? 0) >= 20);
   // An event of this scope is still delivered.

@@ -36,10 +36,10 @@ async function leaveOldData(fixture: TestKernel): Promise<string> {
   };
   const { id } = await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.store.jobs.listDead("deliveries", 9)).length === 1);
-  await until(async () => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0);
+  await until(async () => (await fixture.store.jobs.listLanes("deliveries", 0)).length === 0);
   await until(
     async () =>
-      (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+      (await fixture.store.outbox.summarize(await fixture.store.outbox.getCursor("hooks"), 1)) === null,
   );
   return id;
 }
@@ -141,7 +141,7 @@ test("sweeps rows on one node and package bytes in each home", async () => {
 test("sweeps in small steps with pauses and stops after the current step", async () => {
   const fixture = await createTestKernel();
   const limits: number[] = [];
-  fixture.store.retention.jobs = async (_state, _now, _keep, limit) => {
+  fixture.store.retention.removeJobs = async (_state, _now, _keep, limit) => {
     limits.push(limit);
     return limit;
   };

@@ -145,7 +145,7 @@ verifies(
     fixture.clock.wall_offset += 1_000;
     await fixture.bind(manifest([toolExport("find")], { package_id: "acme/two" }));
     const { catalog } = fixture.kernel;
-    const all = await catalog.entries(user, { all: true });
+    const all = await catalog.listEntries(user, { all: true });
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
       ["find", "acme/one", "offered"],
       ["find", "acme/two", "failed"],
@@ -159,7 +159,7 @@ verifies(
       ["server_request", "core/backplane", "hidden"],
       ["tool_search", "core/backplane", "hidden"],
     ]);
-    await catalog.entries(user, { all: true });
+    await catalog.listEntries(user, { all: true });
     const logged = fixture.logged.filter(({ message }) => message.startsWith("tool "));
     expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
       [

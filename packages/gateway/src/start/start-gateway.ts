@@ -56,7 +56,7 @@ export interface Gateway {
   home: string;
   admin_token_file: string;
   /** Publishes a fault of the gateway on the bus, before the process exits because of it (plug.kernel-error). */
-  fault(source: string, error: unknown): void;
+  reportFault(source: string, error: unknown): void;
   /** A new one-time login link. */
   loginUrl(): string;
   stop(reason?: string): Promise<void>;
@@ -287,7 +287,7 @@ async function compose(
     url: api.url,
     home: home.dir,
     admin_token_file: home.admin_token_file,
-    fault: (source, error) => kernel.fault(source, error),
+    reportFault: (source, error) => kernel.reportFault(source, error),
     loginUrl: () => api.loginUrl(),
     closed,
     stop(reason = "requested") {

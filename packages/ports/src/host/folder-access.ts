@@ -26,7 +26,7 @@ export interface FolderAccess {
    * that.
    */
   watch(path: string, kind: WorkspaceFolder["kind"], changed: () => void): () => void;
-  read(): Promise<TrustedFolder[]>;
+  readList(): Promise<TrustedFolder[]>;
   /** Replaces the list atomically. */
-  write(folders: readonly TrustedFolder[]): Promise<void>;
+  writeList(folders: readonly TrustedFolder[]): Promise<void>;
 }

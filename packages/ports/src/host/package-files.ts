@@ -193,9 +193,9 @@ export interface PackageImporter {
     options?: Pick<OpenOptions, "operation" | "findRegistryCredentials">,
   ): Promise<StatedArtifact>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
-  files(digest: string, folder: string): Promise<string[]>;
+  listFiles(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `max_bytes`. */
-  read(digest: string, path: string, max_bytes: number): Promise<Uint8Array | null>;
+  readFile(digest: string, path: string, max_bytes: number): Promise<Uint8Array | null>;
   /** Whether this gateway has the bytes of an installed package or can fetch them. Absent if it always has them. */
   has?(digest: string): Promise<boolean>;
   /** Ends the hold of one import, after its package row was written or its installation failed. */
@@ -219,7 +219,7 @@ export interface PackageFiles {
 export interface PackageImage {
   readonly folder: string;
   /** Expands the files of a container image into a folder, which is the root of its processes. */
-  root?(): Promise<string>;
+  expandRoot?(): Promise<string>;
   /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;
   /** Must be called when no process uses the image any more. */

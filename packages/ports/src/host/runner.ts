@@ -207,7 +207,7 @@ export interface Runner {
   /** Whether a process for this request is already running, so that the request would not start one. */
   serves?: (request: ProcessRequest) => boolean;
   /** The servers that are running. */
-  servers?: () => Promise<ServerProcess[]>;
+  listServers?: () => Promise<ServerProcess[]>;
   /**
    * Observes the processes of these bindings that start from now on and speak vai.rpc.v1 or rterm.plugin.v1; running ones
    * are replaced. Returns a function that ends the observation.

@@ -106,12 +106,12 @@ export interface AgentSessions {
    * Appends an anchor with this name and state. The model's context begins at the anchor, with `state.summary` as its
    * first message if that is a string. Throws session.busy while a turn runs.
    */
-  handoff(caller: Caller, ref: SessionRef, anchor: { name: string; state: JsonObject }): Promise<Entry>;
-  entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
+  handOff(caller: Caller, ref: SessionRef, anchor: { name: string; state: JsonObject }): Promise<Entry>;
+  listEntries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
   /**
    * Creates the session if it does not exist. A message sent during a turn is added to the turn before its next step.
    */
-  message(
+  sendMessage(
     caller: Caller,
     ref: SessionRef,
     message: UserMessage,
@@ -122,10 +122,10 @@ export interface AgentSessions {
   compact(caller: Caller, ref: SessionRef, options?: CompactionOptions): Promise<Chain>;
   undoCompaction(caller: Caller, ref: SessionRef): Promise<Chain>;
   /** The record of the compaction that created this chain. Throws `request.invalid` for another chain. */
-  compaction(caller: Caller, chain_id: string): Promise<Compaction>;
+  getCompaction(caller: Caller, chain_id: string): Promise<Compaction>;
   /** The outcome of that compaction for each entry of its source, in order. */
-  compactedEntries(caller: Caller, chain_id: string): Promise<CompactedEntry[]>;
-  pins(caller: Caller, ref: SessionRef): Promise<Pin[]>;
+  listCompactedEntries(caller: Caller, chain_id: string): Promise<CompactedEntry[]>;
+  listPins(caller: Caller, ref: SessionRef): Promise<Pin[]>;
   /** Pins an entry of the current chain; a repeat changes nothing. */
   pin(caller: Caller, ref: SessionRef, entry_id: number): Promise<Pin>;
   /** Accepts the id of a pinned entry or of a copy of it. Resolves to false if it is not pinned. */
@@ -148,8 +148,8 @@ export interface AgentChains {
     once?: IdempotencyClaim,
   ): Promise<Chain>;
   /** The entry before the chain's last compaction; 0 if the chain has none. The view of the chain starts after it. */
-  viewStart(caller: Caller, id: string): Promise<number>;
-  blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
+  findViewStart(caller: Caller, id: string): Promise<number>;
+  listBlocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
   addBlocks(caller: Caller, id: string, blocks: Block[], once?: IdempotencyClaim): Promise<Block[]>;
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
@@ -190,7 +190,7 @@ export interface AgentRuns {
   ): Promise<{ id: string; entry_id: number; ticket: RunTicket | null }>;
   get(caller: Caller, id: string): Promise<Run>;
   /** A delegated token sees only its own execution. */
-  execution(caller: Caller, id: string): Promise<Execution>;
+  getExecution(caller: Caller, id: string): Promise<Execution>;
   list(
     caller: Caller,
     filter: { session_id?: string; chain_id?: string; workspace?: string },
@@ -274,7 +274,7 @@ export interface Catalog {
   /** The deferred tools that match the words of the query, best match first. */
   search(caller: Caller, query: string, limit: number): Promise<readonly CatalogTool[]>;
   /** Sorted by name. With `all` includes tools that the caller is not offered, with the reason. */
-  entries(caller: Caller, options: { all: boolean }): Promise<readonly CatalogEntry[]>;
+  listEntries(caller: Caller, options: { all: boolean }): Promise<readonly CatalogEntry[]>;
   /** All tools with this name, starting with the one that the name resolves to. Throws tool.not_found. */
   get(caller: Caller, name: string): Promise<readonly CatalogEntry[]>;
   /**

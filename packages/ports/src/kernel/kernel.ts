@@ -136,7 +136,7 @@ export interface Kernel {
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
     remove(caller: Caller, id: string): Promise<void>;
     /** Looks for newer versions of the installed packages, including at their sources. */
-    outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
+    listOutdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
      * network access or secrets, and compares the results. No binding is changed, and the calls leave no invocations.
@@ -161,7 +161,7 @@ export interface Kernel {
       operation?: Operation,
     ): Promise<Binding>;
     /** The upgrades that a person has to decide on. */
-    waitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
+    listWaitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
     /** Changes all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
     /**
@@ -230,9 +230,9 @@ export interface Kernel {
       page: Page,
     ): Promise<PageOf<Invocation>>;
     /** The calls of a trace, oldest first: those of a run and its sub-agents, and the calls nested in a call. */
-    trace(caller: Caller, trace_id: string, page: Page): Promise<PageOf<TraceSpan>>;
+    listTrace(caller: Caller, trace_id: string, page: Page): Promise<PageOf<TraceSpan>>;
     /** The bytes that a result refers to by this hash. Throws artifact.not_found. */
-    artifact(
+    openArtifact(
       caller: Caller,
       id: string,
       sha256: string,
@@ -246,7 +246,7 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<Approval>;
     list(caller: Caller, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
     answer(caller: Caller, id: string, answer: ApprovalAnswer): Promise<Approval>;
-    grants(caller: Caller): ApprovalGrant[];
+    listGrants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
   };
   /**
@@ -334,7 +334,7 @@ export interface Kernel {
   llm: LlmEndpoints;
   adapters: Adapters;
   /** Reports an internal fault before the process exits because of it. */
-  fault: (source: string, error: unknown) => void;
+  reportFault: (source: string, error: unknown) => void;
   audit: {
     list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
     /** Verifies the log of all orgs and compares its end with the anchor outside the store. */
@@ -355,7 +355,7 @@ export interface Kernel {
   };
   events: {
     /** The seq up to which all events are known; a watcher that starts there gets only later ones. */
-    position(): Promise<number>;
+    getPosition(): Promise<number>;
     /** Replays the semantic events of the caller's scope after `after_seq`, then continues with live events. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
   };

@@ -42,7 +42,7 @@ export interface LlmModel {
 
 export interface LlmEndpoints {
   /** The models that the caller may use. */
-  models(caller: Caller): Promise<LlmModel[]>;
+  listModels(caller: Caller): Promise<LlmModel[]>;
   /**
    * Resolves when the record of the call is on disk; the provider is called after that. Aborting the signal cancels the
    * call at the provider. Throws `llm.model_not_found` or `llm.budget_exceeded`; the iteration throws `llm.failed`.

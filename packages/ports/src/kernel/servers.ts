@@ -61,5 +61,5 @@ export interface Servers {
    */
   onNotification(listener: (notification: ServerNotification) => void): () => void;
   /** The server processes of all tenants on this node, with their memory. Only the host's admin may see them. */
-  processes(): Promise<ServerProcess[]>;
+  listProcesses(): Promise<ServerProcess[]>;
 }

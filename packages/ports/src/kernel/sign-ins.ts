@@ -29,5 +29,5 @@ export interface SignIns {
   /** Deletes the tokens and the client, then revokes the tokens at the authorization server. */
   end(caller: Caller, binding_id: string): Promise<void>;
   /** The OAuth client metadata document; null if the gateway has no public URL. */
-  clientDocument(): JsonObject | null;
+  buildClientDocument(): JsonObject | null;
 }

@@ -41,7 +41,7 @@ export interface BindingStore {
   /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
   /** The configuration that the last removed binding of the package left in exactly this scope; null if none. */
-  keptConfig(scope: Scope, package_id: string): Promise<JsonObject | null>;
+  getKeptConfig(scope: Scope, package_id: string): Promise<JsonObject | null>;
   /** Finds bindings visible to `scope`: its own and org-wide ones, or for the whole org those of all projects. */
   get(scope: Scope, id: string): MaybePromise<BoundPackage | null>;
   list(
@@ -59,9 +59,9 @@ export interface BindingStore {
   /** Active bindings of whole packages in all orgs, for the start of a gateway. */
   listWholePackages(): Promise<BoundPackage[]>;
   /** Active hook bindings that subscribe to this event and can see its scope. */
-  hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
+  findHooks(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
   /** Increases with every change of a binding of the org. */
-  revision(org_id: string): Promise<number>;
+  getRevision(org_id: string): Promise<number>;
   /** Ids of the org's bindings that refer to this secret. */
   findBySecret(org_id: string, ref: string): Promise<string[]>;
 }

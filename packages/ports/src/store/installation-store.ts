@@ -21,7 +21,7 @@ export interface InstallationRows {
 export interface RemovedBinding {
   row: Binding;
   records: ChangeRecords;
-  /** Keeps the configuration for a later binding of the package in the same scope (`BindingStore.keptConfig`). */
+  /** Keeps the configuration for a later binding of the package in the same scope (`BindingStore.getKeptConfig`). */
   keeps_config?: boolean;
 }
 

@@ -18,5 +18,5 @@ export interface PackageStore {
    */
   remove(org_id: string, id: string, records: ChangeRecords): Promise<boolean>;
   /** Whether any org has this digest installed; otherwise its bytes may be removed. */
-  digestInUse(digest: string): Promise<boolean>;
+  isDigestInUse(digest: string): Promise<boolean>;
 }

@@ -20,7 +20,7 @@ export interface OutboxStore {
   read(after_seq: number, limit: number, scope?: Scope): Promise<OutboxEvent[]>;
   /** Summarizes the result of `read` for all orgs without loading the events, since most have no subscriber. */
   summarize(after_seq: number, limit: number): Promise<OutboxSummary | null>;
-  cursor(consumer: string): Promise<number>;
+  getCursor(consumer: string): Promise<number>;
   /**
    * Moves the cursor and enqueues the jobs in one transaction. Resolves to null if another node was first, and
    * otherwise to the jobs that are due and reserved as by `JobQueue.reserve`. A store that several gateways share
@@ -122,7 +122,7 @@ export interface JobQueue {
   /** Jobs that belong to the scope, newest first. */
   list(scope: Scope, filter: { state?: JobState; lane?: string }, page: Page): Promise<PageOf<Job>>;
   /** Lanes with jobs, most urgent first, with the time in ms until their next job is due; 0 or less means now. */
-  lanes(queue: string, now: number): Promise<{ lane: string; due_in: number; org_id: string }[]>;
+  listLanes(queue: string, now: number): Promise<{ lane: string; due_in: number; org_id: string }[]>;
 }
 
 export interface LeaseStore {
@@ -145,7 +145,12 @@ export interface LeaseStore {
 
 /** Removes expired rows. Each call is one bounded step and resolves to the number of removed rows. */
 export interface RetentionStore {
-  jobs(state: "done" | "dead" | "discarded", now: number, keep_ms: number, limit: number): Promise<number>;
+  removeJobs(
+    state: "done" | "dead" | "discarded",
+    now: number,
+    keep_ms: number,
+    limit: number,
+  ): Promise<number>;
   /**
    * Discards jobs of a lane that have been due for longer than `keep_ms`. Jobs behind another one of their group are
    * discarded by a later step, so the caller repeats the step until it resolves to 0.
@@ -159,14 +164,14 @@ export interface RetentionStore {
     limit: number,
   ): Promise<number>;
   /** Never removes events after the slowest cursor. */
-  outbox(now: number, keep_ms: number, limit: number): Promise<number>;
+  removeEvents(now: number, keep_ms: number, limit: number): Promise<number>;
   /** Removes delegated tokens that expired more than `keep_ms` ago. */
-  delegations(now: number, keep_ms: number, limit: number): Promise<number>;
+  removeDelegations(now: number, keep_ms: number, limit: number): Promise<number>;
   /**
    * Removes progress events of ended calls with ids from `after` to `id_before`. Returns the next `after`, null at
    * the end.
    */
-  progress(
+  removeProgress(
     after: string,
     id_before: string,
     ended_before: string,

@@ -96,7 +96,7 @@ export interface RunStore {
   checkHold(hold: RunHold): Promise<{ joins: number } | null>;
   get(scope: Scope, id: string): Promise<Run | null>;
   /** The oldest run of a session. */
-  first(key: SessionKey): Promise<RunRow | null>;
+  findFirst(key: SessionKey): Promise<RunRow | null>;
   /** Newest first. */
   list(
     scope: Scope,

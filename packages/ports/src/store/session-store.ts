@@ -64,9 +64,9 @@ export interface SessionStore {
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   /** Sets these metadata keys; null removes a key. Throws `session.not_found`. */
   patch(key: SessionKey, metadata: JsonObject): Promise<Session>;
-  chain(scope: Scope, id: string): Promise<Chain | null>;
+  getChain(scope: Scope, id: string): Promise<Chain | null>;
   /** Newest first, including archived chains. */
-  chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
+  listChains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
   /**
    * Appends all entries or none, with the next ids of the session, to the head or to the given chain. Resolves when
    * they are on disk. Throws `session.not_found`, `chain.not_found`, `chain.archived`.
@@ -82,14 +82,14 @@ export interface SessionStore {
   /** Like `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
   appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   /** The chain's entries after this id in order, including inherited ones. Throws `chain.not_found`. */
-  entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
+  listEntries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /**
    * The session's entries after this id in order, across all chains, preceded by the entries that a forked session's
    * first chain inherits. A page with fewer than `limit` entries is the last. Throws `session.not_found`.
    */
   replay(key: SessionKey, after_id: number, limit: number): Promise<Entry[]>;
   /** The last anchor and the entries after it; earlier entries are not read. Throws `chain.not_found`. */
-  sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
+  listSinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   /**
    * Creates a chain that inherits the entries up to `at` (default: all) without copying them, as the head of the new
    * session `into` or as another chain of the same session. Throws `chain.not_found`, `session.conflict`, and
@@ -136,7 +136,7 @@ export interface SessionStore {
   /** Resolves to false if the entry is not pinned. */
   unpin(key: SessionKey, entry_id: number): Promise<boolean>;
   /** Lists the pins in the order of their entries. */
-  pins(key: SessionKey): Promise<PinnedEntry[]>;
+  listPins(key: SessionKey): Promise<PinnedEntry[]>;
   /** Recomputes the hashes, including inherited entries. Resolves to the first broken entry, or to null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }

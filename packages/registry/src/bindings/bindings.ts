@@ -228,7 +228,7 @@ export function createBindings({
     get: async (caller, id) => (await getBound(caller, id)).binding,
     list: (caller, filter, page) => store.bindings.list(caller.scope, filter, page),
     patch,
-    waitingUpgrades: createWaitingUpgrades(deps),
+    listWaitingUpgrades: createWaitingUpgrades(deps),
     upgrade: upgrades.upgrade,
     rollback: rollbacks.rollback,
     rollbackPackage: rollbacks.rollbackPackage,

@@ -22,7 +22,7 @@ export async function createClaim(
   check: () => Promise<void>,
 ): Promise<Claim> {
   // The revision is read before the check: a change between the two makes the claim outdated, never wrong.
-  const revision = await store.bindings.revision(org_id);
+  const revision = await store.bindings.getRevision(org_id);
   await check();
   return { revision, renew: () => createClaim(store, org_id, check) };
 }

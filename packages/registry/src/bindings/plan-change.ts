@@ -117,7 +117,7 @@ export function createBindingPlanner(
   const buildRecords = createBindingRecords(deps);
   const held = createHeldPermissions(deps);
   const findKeptConfig = async (scope: Scope, checked: CheckedExport) =>
-    isInstrument(checked) ? await store.bindings.keptConfig(scope, checked.package.package_id) : null;
+    isInstrument(checked) ? await store.bindings.getKeptConfig(scope, checked.package.package_id) : null;
 
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);

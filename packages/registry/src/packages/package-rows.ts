@@ -111,7 +111,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   /** Unused bytes do no harm, so a failure does not fail the request. */
   async function removeUnused(digest: string): Promise<void> {
     try {
-      await deps.importer.discard(digest, () => store.packages.digestInUse(digest));
+      await deps.importer.discard(digest, () => store.packages.isDigestInUse(digest));
     } catch (error) {
       deps.log.warn({ err: error, digest }, "unused package bytes could not be removed");
     }

@@ -80,12 +80,12 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
     async read(scope, name, file = MAIN_FILE) {
       const skill = (await listCached(scope)).find((listed) => listed.name === name);
       if (skill === undefined) throw new BackplaneError("skill.not_found", `There is no skill ${name}.`);
-      const files = await importer.files(skill.digest, skill.path);
+      const files = await importer.listFiles(skill.digest, skill.path);
       if (!files.includes(file))
         throw new BackplaneError("skill.not_found", `The skill ${name} has no file ${file}.`, {
           details: { files: files.slice(0, 100) },
         });
-      const bytes = await importer.read(skill.digest, `${skill.path}/${file}`, FILE_BYTES);
+      const bytes = await importer.readFile(skill.digest, `${skill.path}/${file}`, FILE_BYTES);
       return { name, file, text: decodeText(bytes, file), files };
     },
   };

@@ -31,7 +31,7 @@ type Installations = Pick<Kernel["installations"], "inspect">;
 export function createOutdated(
   deps: KernelDeps,
   installations: Installations,
-): Kernel["packages"]["outdated"] {
+): Kernel["packages"]["listOutdated"] {
   const { store } = deps;
 
   /** Keyed by the origin of a package. The sources of other origins cannot be queried for versions. */

@@ -71,7 +71,7 @@ export function createWorkspaces(all_deps: WorkspacesDeps): WorkspacesService {
 
   async function save(folder: TrustedFolder): Promise<void> {
     trusted.set(folder.id, folder);
-    await requireFolders().write([...trusted.values()]);
+    await requireFolders().writeList([...trusted.values()]);
   }
 
   /** `reviewed` is the digest that the operator approved; the files may have changed while the load was queued. */
@@ -254,7 +254,7 @@ export function createWorkspaces(all_deps: WorkspacesDeps): WorkspacesService {
           if (row !== null) await rows.remove(caller, row);
         }
         trusted.delete(id);
-        await requireFolders().write([...trusted.values()]);
+        await requireFolders().writeList([...trusted.values()]);
       });
     },
   };
@@ -263,7 +263,7 @@ export function createWorkspaces(all_deps: WorkspacesDeps): WorkspacesService {
     facade,
     async start() {
       if (all_deps.folders === undefined) return;
-      for (const folder of await requireFolders().read()) {
+      for (const folder of await requireFolders().readList()) {
         trusted.set(folder.id, folder);
         watchFolder(folder);
         // Handles files that were saved while the gateway was down, without delaying the start.

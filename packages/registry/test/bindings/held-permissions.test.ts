@@ -37,9 +37,9 @@ const greet = (fixture: TestKernel) => fixture.call({ export_id: "greet", input:
 verifies("upgrade.moves", "lists a held upgrade once, with the command that approves it", async () => {
   const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.3.0", WIDER);
-  expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
+  expect(await fixture.kernel.bindings.listWaitingUpgrades(user)).toEqual([]);
   await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
-  const [waiting, ...more] = await fixture.kernel.bindings.waitingUpgrades(user);
+  const [waiting, ...more] = await fixture.kernel.bindings.listWaitingUpgrades(user);
   expect(more).toEqual([]);
   expect(waiting).toMatchObject({
     waits_for: "permissions",
@@ -52,9 +52,9 @@ verifies("upgrade.moves", "lists a held upgrade once, with the command that appr
   expect(waiting!.binding_ids).toHaveLength(2);
   expect(waiting!.binding_ids).toContain(bound.binding_id);
   const other_project_user = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect(await fixture.kernel.bindings.waitingUpgrades(other_project_user)).toEqual([]);
+  expect(await fixture.kernel.bindings.listWaitingUpgrades(other_project_user)).toEqual([]);
   await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
-  expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
+  expect(await fixture.kernel.bindings.listWaitingUpgrades(user)).toEqual([]);
 });
 
 const WIDER = [
@@ -341,7 +341,7 @@ verifies("upgrade.moves", "approves a held upgrade only for the content that was
     details: { expected: held!.held_upgrade!.digest, actual: expect.not.stringContaining(replaced.digest) },
   });
   await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
-  const [waiting] = await fixture.kernel.bindings.waitingUpgrades(admin);
+  const [waiting] = await fixture.kernel.bindings.listWaitingUpgrades(admin);
   expect(waiting!.message).toContain("(network, filesystem)");
   const [moved] = await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
   expect(moved!.package_version).toBe("0.3.0");

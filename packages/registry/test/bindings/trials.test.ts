@@ -291,7 +291,7 @@ verifies(
       expect(log()!.fields).toMatchObject({ fix, invocation_id: call.id });
       const stuck = await fixture.kernel.bindings.get(admin, bound.binding_id);
       expect(stuck.rollback_failed).toMatchObject({ problem, fix, invocation_id: call.id });
-      expect(await fixture.kernel.bindings.waitingUpgrades(admin)).toEqual([
+      expect(await fixture.kernel.bindings.listWaitingUpgrades(admin)).toEqual([
         {
           waits_for: "rollback",
           package_id: PACKAGE,
@@ -315,7 +315,7 @@ verifies(
       expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).generation).toBe(stuck.generation);
       await install(fixture, "0.3.0");
       await upgrade(fixture, "0.3.0");
-      expect(await fixture.kernel.bindings.waitingUpgrades(admin)).toEqual([]);
+      expect(await fixture.kernel.bindings.listWaitingUpgrades(admin)).toEqual([]);
     }
   },
 );

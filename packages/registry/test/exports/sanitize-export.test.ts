@@ -58,7 +58,7 @@ test("replaces hidden characters from manifests, plugins and servers with U+FFFD
   expect(tools[0]!.input_schema).toMatchObject({ title: `Sky${X}`, required: [`ci${X}ty`] });
   expect(tools[1]!.output_schema).toMatchObject({ description: `out${X}` });
 
-  const entry = (await kernel.catalog.entries(admin, { all: true })).find(({ name }) => name === "write");
+  const entry = (await kernel.catalog.listEntries(admin, { all: true })).find(({ name }) => name === "write");
   expect(entry?.taken_out).toEqual([
     expect.stringMatching(/^\/description: 7 hidden characters .*, which spell "obey me"$/),
     "/schema/properties/text/description: 1 hidden character (U+202E)",

@@ -50,7 +50,7 @@ async function readRow(entries: readonly MarketplaceEntry[], origin: Marketplace
     oci: { reference: ARTIFACT, manifest_digest: ARTIFACT.split("@")[1]! },
   });
   await fixture.bind(manifest([toolExport("greet")], { package_id: "acme/notes" }));
-  return (await fixture.kernel.packages.outdated(admin))[0];
+  return (await fixture.kernel.packages.listOutdated(admin))[0];
 }
 
 verifies("api.marketplace", "compares the version in use with the card it was installed from", async () => {

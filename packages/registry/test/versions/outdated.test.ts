@@ -33,7 +33,7 @@ async function createInstalledKernel(
 
 const readOutdated = async (fixture: TestKernel) =>
   Object.fromEntries(
-    (await fixture.kernel.packages.outdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
+    (await fixture.kernel.packages.listOutdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
   );
 
 test("reports the provenance of the newest available version", async () => {
@@ -164,5 +164,5 @@ test("reports an installed version that is newer than the one in use, even if it
     outdated: true,
     note: "The registry is unreachable.",
   });
-  await expect(fixture.kernel.packages.outdated(guest)).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(fixture.kernel.packages.listOutdated(guest)).rejects.toMatchObject({ code: "policy.denied" });
 });

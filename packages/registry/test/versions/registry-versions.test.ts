@@ -48,7 +48,7 @@ async function createRegistryKernel(
 }
 
 async function readRow(fixture: TestKernel, caller = admin) {
-  const [row] = await fixture.kernel.packages.outdated(caller);
+  const [row] = await fixture.kernel.packages.listOutdated(caller);
   return row!;
 }
 

@@ -129,7 +129,7 @@ export class LaunchPreparation {
       dataDir: () => makeDataDir(data_root, request),
     });
     const runtime = launch === undefined ? pkg.runtime : { ...pkg.runtime, ...launch };
-    const image = runtime.image === undefined ? {} : { image_root: await this.#image.root!() };
+    const image = runtime.image === undefined ? {} : { image_root: await this.#image.expandRoot!() };
     const data_dir = launch?.data_dir === undefined ? {} : { data_dir: launch.data_dir };
     const lifetime = chooseLifetime(request, this.#dialect);
     if (sandbox !== null) {

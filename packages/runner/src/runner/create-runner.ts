@@ -242,7 +242,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       return dialect !== null && pool.serves(request, dialect);
     },
 
-    servers: () => pool.servers(),
+    listServers: () => pool.servers(),
 
     observe(binding_ids, observer) {
       const stop = taps.observe(binding_ids, observer);

@@ -113,7 +113,7 @@ test("keeps a server while its request to the caller is pending", async () => {
 verifies("server.idle", "shows each running server with its memory", async () => {
   const test_runner = createTestRunner();
   await callForPid(test_runner);
-  const [server, ...others] = await test_runner.runner.servers!();
+  const [server, ...others] = await test_runner.runner.listServers!();
   expect(others).toEqual([]);
   expect(server).toMatchObject({
     binding_id: "bind_1",

@@ -57,7 +57,7 @@ interface InstrumentsDeps {
   inspect: Kernel["installations"]["inspect"];
   installChecked: InstallChecked;
   bindings: Kernel["bindings"];
-  catalog: Pick<Kernel["catalog"], "entries">;
+  catalog: Pick<Kernel["catalog"], "listEntries">;
   policies: Pick<Policies, "getEffective">;
 }
 
@@ -146,7 +146,7 @@ export function createInstruments({
 
   async function viewAll(caller: Caller, plugins: readonly BoundPackage[]): Promise<InstrumentPluginView[]> {
     const views = await Promise.all(plugins.map(view));
-    const rejected = (await catalog.entries(caller, { all: true })).filter(
+    const rejected = (await catalog.listEntries(caller, { all: true })).filter(
       ({ status }) => status === "failed" || status === "skipped",
     );
     return views.map((plugin) => addLostNames(plugin, rejected));

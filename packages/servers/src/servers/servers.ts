@@ -277,7 +277,7 @@ export function createServers(
           : await sendAfterApproval(request, bound, approval_reason, listener);
       },
       onNotification: (listener) => runner.onNotification?.(listener) ?? (() => undefined),
-      processes: async () => (await runner.servers?.()) ?? [],
+      listProcesses: async () => (await runner.listServers?.()) ?? [],
     },
   };
 }

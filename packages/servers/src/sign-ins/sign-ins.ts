@@ -160,8 +160,7 @@ export function createSignIns(
     if (pending === null || ("actor" in by && by.actor !== pending.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
-    if ("browser_secrets" in by && !isOpenedBy(pending, by.browser_secrets))
-      throw otherBrowserError(pending);
+    if ("browser_secrets" in by && !isOpenedBy(pending, by.browser_secrets)) throw otherBrowserError(pending);
     const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
@@ -287,7 +286,7 @@ export function createSignIns(
     open,
     complete,
     end,
-    clientDocument() {
+    buildClientDocument() {
       const { document, redirect_uri } = buildGatewayUrls();
       if (document === null) return null;
       return { client_id: document, ...buildClientMetadata(redirect_uri, "none") };

@@ -121,7 +121,7 @@ test("shows the binding that serves the calls, whichever binding is newer", asyn
   const listShown = async (caller: typeof admin) =>
     (await fixture.kernel.instruments.list(caller)).map(({ binding_id }) => binding_id);
   const listServing = async (caller: typeof admin) =>
-    (await fixture.kernel.catalog.entries(caller, { all: true }))
+    (await fixture.kernel.catalog.listEntries(caller, { all: true }))
       .filter(({ name, status }) => name === "clock_tool" && status === "offered")
       .map(({ binding_id }) => binding_id);
   expect(await listServing(admin)).toEqual([project_binding.binding_id]);

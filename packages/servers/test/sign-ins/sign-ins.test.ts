@@ -99,14 +99,14 @@ test("seals sign-ins again under a new master key", async () => {
 
 test("serves the client metadata document at the public address and uses its URL as client_id", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
-  expect(fixture.kernel.signIns.clientDocument()).toBeNull();
+  expect(fixture.kernel.signIns.buildClientDocument()).toBeNull();
   fixture.deps.gateway.public_url = "https://gateway.example";
   as.metadata.client_id_metadata_document_supported = true;
   const { authorization_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   const parameters = new URL(authorization_url!).searchParams;
   expect(parameters.get("client_id")).toBe("https://gateway.example/client-metadata.json");
   expect(parameters.get("redirect_uri")).toBe("https://gateway.example/oauth/callback");
-  expect(fixture.kernel.signIns.clientDocument()).toMatchObject({
+  expect(fixture.kernel.signIns.buildClientDocument()).toMatchObject({
     client_id: parameters.get("client_id"),
     redirect_uris: [parameters.get("redirect_uri")],
     application_type: "web",

@@ -6,7 +6,7 @@ import type { HydratedSession, Sessions } from "../sessions/sessions.ts";
 import { originalId } from "./retained.ts";
 
 interface PinnedDeps {
-  store: { sessions: Pick<SessionStore, "pins"> };
+  store: { sessions: Pick<SessionStore, "listPins"> };
   sessions: Pick<Sessions, "readEntries">;
 }
 
@@ -19,7 +19,7 @@ export async function restorePinned(
   key: SessionKey,
   { session, entries }: HydratedSession,
 ): Promise<{ pins: ReadonlySet<number>; entries: readonly Entry[] }> {
-  const pinned = await store.sessions.pins(key);
+  const pinned = await store.sessions.listPins(key);
   const pins = new Set(pinned.map(({ entry_id }) => entry_id));
   const current = new Set(entries.map(originalId));
   const missing = [...pins].filter((id) => !current.has(id));

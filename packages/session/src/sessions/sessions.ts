@@ -227,18 +227,18 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     },
     list: (scope, filter, page) => sessions.list(scope, filter, page),
     async getChain(scope, id) {
-      const chain = await sessions.chain(scope, id);
+      const chain = await sessions.getChain(scope, id);
       if (chain === null) throw new BackplaneError("chain.not_found", `There is no chain ${id}.`);
       return chain;
     },
-    listChains: (key, page) => sessions.chains(key, page),
+    listChains: (key, page) => sessions.listChains(key, page),
     append: (key, entries, chain_id, once) => sessions.append(key, entries, chain_id, once),
     appendTape: (tape, once) => sessions.appendTape(tape, once),
-    readEntries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
-    readSinceAnchor: (scope, chain_id) => sessions.sinceAnchor(scope, chain_id),
+    readEntries: (scope, chain_id, after_id, limit) => sessions.listEntries(scope, chain_id, after_id, limit),
+    readSinceAnchor: (scope, chain_id) => sessions.listSinceAnchor(scope, chain_id),
     async hydrate(key) {
       const session = await service.get(key);
-      const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
+      const entries = await sessions.listSinceAnchor(key.scope, session.head_chain_id);
       return new HydratedTape(session, entries);
     },
     async fork(scope, chain_id, { child_id, at } = {}, once, cause = {}) {
@@ -281,7 +281,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const entry = buildAnchor(name, state, new Date(clock.now()).toISOString());
       const { chain_id, last_id } = await sessions.appendIdle(key, [entry]);
       publish("session.handoff", key.scope, { session_id: key.session_id, name, state });
-      const [written] = await sessions.entries(key.scope, chain_id, last_id - 1, 1);
+      const [written] = await sessions.listEntries(key.scope, chain_id, last_id - 1, 1);
       return written!;
     },
     async compact(

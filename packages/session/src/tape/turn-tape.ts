@@ -169,7 +169,7 @@ async function findNamedSession(
   session_id: string,
 ): Promise<SessionKey | null> {
   const scope = { org_id, project_id };
-  const chain = chain_id === null ? null : await sessions.chain(scope, chain_id);
+  const chain = chain_id === null ? null : await sessions.getChain(scope, chain_id);
   const key = { scope, workspace: chain?.workspace ?? DEFAULT_WORKSPACE, session_id };
   const session = await sessions.get(key);
   return session !== null && session.created_at < created_at ? key : null;

@@ -57,7 +57,7 @@ export function createBindingStore(backend: Backend): BindingStore {
       if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
     },
-    async keptConfig({ org_id, project_id }, package_id) {
+    async getKeptConfig({ org_id, project_id }, package_id) {
       const row = await backend.read(() => readKeptSettings(org_id, projectColumn(project_id), package_id));
       return row === undefined ? null : (JSON.parse(row.config as string) as JsonObject);
     },
@@ -93,7 +93,7 @@ export function createBindingStore(backend: Backend): BindingStore {
         listActiveBindings([scope.org_id, projectColumn(scope.project_id), kind]),
       ),
     listWholePackages: async () => decodeAll(await backend.read(listWholePackageBindings)),
-    async hooksFor(scope, event) {
+    async findHooks(scope, event) {
       const hooks = await readList("hooks", scope, "", () =>
         listActiveHooks([scope.org_id, projectColumn(scope.project_id)]),
       );
@@ -104,7 +104,7 @@ export function createBindingStore(backend: Backend): BindingStore {
         ),
       );
     },
-    revision: (org_id) => backend.read(() => readRevision(org_id)),
+    getRevision: (org_id) => backend.read(() => readRevision(org_id)),
     findBySecret: (org_id, ref) => backend.read(() => listBindingsUsing(org_id, ref)),
   };
 }

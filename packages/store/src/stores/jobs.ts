@@ -88,7 +88,7 @@ export function createJobQueue(backend: Backend): JobQueue {
       );
       return toPage(rows, page, (row) => row.id as string, decodeJob);
     },
-    async lanes(queue, now) {
+    async listLanes(queue, now) {
       const rows = await backend.read((dialect) => listDueLanes(queue, backend.selectTime(now), dialect));
       return rows.map((row) => ({
         lane: row.lane as string,

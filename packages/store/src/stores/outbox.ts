@@ -43,7 +43,7 @@ export function createOutboxStore(backend: Backend): OutboxStore {
       }
       return summary;
     },
-    cursor: (consumer) => backend.read(() => readCursor(consumer)),
+    getCursor: (consumer) => backend.read(() => readCursor(consumer)),
     async advance(consumer, from, to, jobs, now) {
       const due = await backend.write("advanceCursor", {
         consumer,

@@ -37,7 +37,7 @@ export function createPackageStore(backend: Backend): PackageStore {
       if (removed && records.events !== undefined) backend.notifyAppended();
       return removed;
     },
-    digestInUse: (digest) => backend.read(() => digestInUse(digest)),
+    isDigestInUse: (digest) => backend.read(() => digestInUse(digest)),
   };
 }
 

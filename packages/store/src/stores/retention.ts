@@ -3,7 +3,7 @@ import type { Backend } from "../backend/backend.ts";
 
 export function createRetentionStore(backend: Backend): RetentionStore {
   return {
-    jobs: (state, now, keep_ms, limit) =>
+    removeJobs: (state, now, keep_ms, limit) =>
       backend.write("sweepJobs", { state, now: backend.selectTime(now), keep_ms, limit }),
     discardOverdue: (queue, lane, error, now, keep_ms, limit) =>
       backend.write("discardOverdueJobs", {
@@ -14,11 +14,11 @@ export function createRetentionStore(backend: Backend): RetentionStore {
         keep_ms,
         limit,
       }),
-    outbox: (now, keep_ms, limit) =>
+    removeEvents: (now, keep_ms, limit) =>
       backend.write("sweepOutbox", { now: backend.selectTime(now), keep_ms, limit }),
-    delegations: (now, keep_ms, limit) =>
+    removeDelegations: (now, keep_ms, limit) =>
       backend.write("sweepDelegations", { now: backend.selectTime(now), keep_ms, limit }),
-    progress: (after, id_before, ended_before, limit) =>
+    removeProgress: (after, id_before, ended_before, limit) =>
       backend.write("sweepProgress", { after, id_before, ended_before, limit }),
   };
 }

@@ -90,7 +90,7 @@ export function createRunStore(backend: Backend): RunStore {
       const row = await backend.read(() => readRun(scope.org_id, projectColumn(scope.project_id), id));
       return row === undefined ? null : decodePublicRun(row);
     },
-    async first(key) {
+    async findFirst(key) {
       const row = await backend.read(() => readFirstRun(keyColumns(key)));
       return row === undefined ? null : decodeRun(row);
     },

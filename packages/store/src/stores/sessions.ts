@@ -64,11 +64,11 @@ export function createSessionStore(backend: Backend): SessionStore {
       const changes = JSON.stringify(metadata);
       return decodeSession(await backend.write("patchSession", { key: keyColumns(key), changes }));
     },
-    async chain(scope, id) {
+    async getChain(scope, id) {
       const row = await backend.read(() => readChainRow(scope.org_id, projectColumn(scope.project_id), id));
       return row === undefined ? null : decodeChain(row);
     },
-    async chains(key, page) {
+    async listChains(key, page) {
       const rows = await backend.read(() => listChains(keyColumns(key), pageCursor(page), page.limit + 1));
       return toPage(rows, page, (row) => row.id as string, decodeChain);
     },
@@ -88,7 +88,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       if (hold !== null) return backend.write("appendForTurn", { ...rows, hold });
       return backend.write("appendEntries", { ...rows, chain_id: null });
     },
-    async entries(scope, chain_id, after_id, limit) {
+    async listEntries(scope, chain_id, after_id, limit) {
       const rows = await backend.read(() =>
         readEntries(scope.org_id, projectColumn(scope.project_id), chain_id, after_id, limit),
       );
@@ -98,7 +98,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       const rows = await backend.read(() => readSessionEntries(keyColumns(key), after_id, limit));
       return rows.map(decodeEntry);
     },
-    async sinceAnchor(scope, chain_id) {
+    async listSinceAnchor(scope, chain_id) {
       const rows = await backend.read(() =>
         readSinceAnchor(scope.org_id, projectColumn(scope.project_id), chain_id),
       );
@@ -152,7 +152,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       await backend.write("pinEntry", row);
     },
     unpin: (key, entry_id) => backend.write("unpinEntry", { key: keyColumns(key), entry_id }),
-    async pins(key) {
+    async listPins(key) {
       const rows = await backend.read(() => listPins(keyColumns(key)));
       return rows.map((row) => row as unknown as PinnedEntry);
     },

@@ -16,16 +16,16 @@ const OLD = [
 ];
 
 async function check(store: Store): Promise<void> {
-  expect(await store.jobs.lanes("deliveries", 1_000)).toEqual([
+  expect(await store.jobs.listLanes("deliveries", 1_000)).toEqual([
     { lane: "bind_a", due_in: 0, org_id: "org_a" },
     { lane: "bind_b", due_in: 0, org_id: "org_a" },
   ]);
   expect((await store.jobs.claim("deliveries", "n", 1_000, 100, 9, "bind_b")).map(({ id }) => id)).toEqual([
     "j2",
   ]);
-  expect(await store.retention.jobs("done", 2_000, 1_001, 9)).toBe(0);
-  expect(await store.retention.jobs("done", 2_000, 1_000, 9)).toBe(2);
-  expect(await store.retention.jobs("dead", 2_000, 1_000, 9)).toBe(1);
+  expect(await store.retention.removeJobs("done", 2_000, 1_001, 9)).toBe(0);
+  expect(await store.retention.removeJobs("done", 2_000, 1_000, 9)).toBe(2);
+  expect(await store.retention.removeJobs("dead", 2_000, 1_000, 9)).toBe(1);
 }
 
 upgradeCases({

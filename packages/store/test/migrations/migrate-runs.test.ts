@@ -87,8 +87,10 @@ async function check(store: Store) {
     "d",
     "e",
   ]);
-  expect((await store.sessions.entries(LOCAL, ROOT, 3, 1))[0]!.payload).toEqual(unusualText().payload);
-  expect((await store.sessions.sinceAnchor(LOCAL, CHILD)).map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
+  expect((await store.sessions.listEntries(LOCAL, ROOT, 3, 1))[0]!.payload).toEqual(unusualText().payload);
+  expect((await store.sessions.listSinceAnchor(LOCAL, CHILD)).map(({ id }) => id)).toEqual([
+    1, 2, 3, 4, 5, 6,
+  ]);
   for (const id of [ROOT, CHILD]) expect(await store.sessions.verify(LOCAL, id)).toBeNull();
   expect(await store.audit.verify()).toBeNull();
 }

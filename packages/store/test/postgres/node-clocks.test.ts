@@ -87,7 +87,7 @@ test("makes a job due for both nodes, leases it to one, and makes it due again a
     expect(await claim(maker)).toEqual([]);
     await other.store.jobs.fail(job!.id, job!.fence, "refused", other.now(), TTL);
     expect(await claim(maker)).toEqual([]);
-    const [lane] = await maker.store.jobs.lanes(queue, maker.now());
+    const [lane] = await maker.store.jobs.listLanes(queue, maker.now());
     expect(lane!.due_in).toBeGreaterThan(TTL / 2);
     expect(lane!.due_in).toBeLessThanOrEqual(TTL);
     await direct.query("update jobs set due_at = due_at - $2 where queue = $1", [queue, TTL]);

@@ -81,7 +81,7 @@ describe("two gateways on one database", () => {
       for (;;) {
         const jobs = await store.jobs.claim(queue, "n", 2_000, 1_000_000, 7);
         claimed.push(...jobs.map((job) => job.id));
-        if (jobs.length === 0 && (await store.jobs.lanes(queue, 2_000))[0]!.due_in > 0) return;
+        if (jobs.length === 0 && (await store.jobs.listLanes(queue, 2_000))[0]!.due_in > 0) return;
       }
     };
     await Promise.all([subject.store, second, subject.store, second].map(work));
@@ -173,7 +173,7 @@ describe("two gateways on one database", () => {
     let chain_id = head_chain_id;
     let compacted = 0;
     for (let n = 0; n < 20; n++) {
-      const { last_entry_id } = (await second.sessions.chain(key.scope, chain_id))!;
+      const { last_entry_id } = (await second.sessions.getChain(key.scope, chain_id))!;
       const [created] = await Promise.all([
         second.sessions.compact(key, { chain_id, last_entry_id }, newChain(), [summary], {}),
         subject.store.sessions.append(key, [message("c")]),
@@ -181,11 +181,11 @@ describe("two gateways on one database", () => {
       if (created === null) continue;
       compacted++;
       // Concurrent entries are on the new chain, or made the compaction fail.
-      const previous_chain = await second.sessions.chain(key.scope, chain_id);
+      const previous_chain = await second.sessions.getChain(key.scope, chain_id);
       expect(previous_chain?.last_entry_id).toBe(created.fork_entry_id);
       chain_id = created.id;
     }
-    const entries = await second.sessions.entries(key.scope, chain_id, 0, 1_000);
+    const entries = await second.sessions.listEntries(key.scope, chain_id, 0, 1_000);
     expect(entries.map((entry) => entry.id)).toEqual(
       Array.from({ length: 1 + 80 + 20 + compacted }, (_, n) => n + 1),
     );

@@ -20,8 +20,8 @@ export function bindingCases(store: () => Store): void {
     expect(await store().packages.get("org_other", first.id)).toBeNull();
     expect(await store().packages.find(org_id, "acme/devkit", "0.1.0")).toEqual(first);
     expect(await store().packages.find(org_id, "acme/devkit", "0.2.0")).toBeNull();
-    expect(await store().packages.digestInUse(first.digest)).toBe(true);
-    expect(await store().packages.digestInUse("sha256:none")).toBe(false);
+    expect(await store().packages.isDigestInUse(first.digest)).toBe(true);
+    expect(await store().packages.isDigestInUse("sha256:none")).toBe(false);
   });
 
   test("removes a package only when it is not bound", async () => {
@@ -72,7 +72,7 @@ export function bindingCases(store: () => Store): void {
     const rows = ["one", "two", "three"].map((export_id) => sampleBinding({ scope, export_id }));
     const [first, second, third] = rows as [Binding, Binding, Binding];
     const outdated = { code: "binding.conflict", details: { names_at: 0 } };
-    expect(await bindings.revision(scope.org_id)).toBe(0);
+    expect(await bindings.getRevision(scope.org_id)).toBe(0);
     await bindings.create(first, {}, 0);
     await expect(bindings.create(second, {}, 0)).rejects.toMatchObject(outdated);
     await bindings.create(second, {}, 1);
@@ -83,12 +83,15 @@ export function bindingCases(store: () => Store): void {
     await expect(installations.commit({ ...installation, expected_revision: 0 })).rejects.toMatchObject(
       outdated,
     );
-    await installations.commit({ ...installation, expected_revision: await bindings.revision(scope.org_id) });
-    const previous_revision = await bindings.revision(scope.org_id);
+    await installations.commit({
+      ...installation,
+      expected_revision: await bindings.getRevision(scope.org_id),
+    });
+    const previous_revision = await bindings.getRevision(scope.org_id);
     await bindings.remove(scope, third.binding_id, {});
     await bindings.create({ ...third, binding_id: ids.next("binding") }, {});
-    expect(await bindings.revision(scope.org_id)).toBe(previous_revision + 2);
-    expect(await bindings.revision(freshOrg().org_id)).toBe(0);
+    expect(await bindings.getRevision(scope.org_id)).toBe(previous_revision + 2);
+    expect(await bindings.getRevision(freshOrg().org_id)).toBe(0);
   });
 
   test("lists packages from the newest to the oldest, in pages", async () => {
@@ -219,7 +222,7 @@ export function bindingCases(store: () => Store): void {
     await store().bindings.create(own, {});
     await store().bindings.create(org, {});
     const hooksFor = async (project_id: string | null, event: "invocation.settled" | "run.started") =>
-      (await store().bindings.hooksFor({ ...scope, project_id }, event)).map(
+      (await store().bindings.findHooks({ ...scope, project_id }, event)).map(
         (item) => item.binding.binding_id,
       );
     expect(await hooksFor("proj_default", "invocation.settled")).toEqual([own.binding_id, org.binding_id]);

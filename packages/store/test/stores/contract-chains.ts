@@ -15,7 +15,7 @@ import type { Subject } from "../support/subject.ts";
 export function chainCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
   const readBriefs = async (scope: Scope, chain_id: string, after = 0) =>
-    (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
+    (await sessions().listEntries(scope, chain_id, after, 1_000)).map(brief);
 
   verifies(
     "tape.fork",
@@ -72,7 +72,7 @@ export function chainCases(subject: () => Subject): void {
       // Resetting the child does not change the parent.
       await sessions().reset(child, forked.id, newChain(), [start], {});
       expect(await readBriefs(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
-      expect((await sessions().chain(scope, root))?.archived_at).toBeNull();
+      expect((await sessions().getChain(scope, root))?.archived_at).toBeNull();
     },
   );
 
@@ -86,7 +86,7 @@ export function chainCases(subject: () => Subject): void {
     expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
     expect(await readBriefs(key.scope, chain.id)).toEqual(["3 session/start"]);
     expect(await readBriefs(key.scope, old)).toEqual(["1 session/start", "2 a"]);
-    expect((await sessions().chain(key.scope, old))?.archived_at).toBe(chain.created_at);
+    expect((await sessions().getChain(key.scope, old))?.archived_at).toBe(chain.created_at);
     await expect(sessions().append(key, [message("late")], old)).rejects.toMatchObject({
       code: "chain.archived",
     });
@@ -94,7 +94,7 @@ export function chainCases(subject: () => Subject): void {
     expect(await sessions().append(key, [message("b")])).toMatchObject({ first_id: 4 });
     expect(await sessions().reset(key, old, newChain(), [start], {})).toBeNull();
     expect(await sessions().moveHead(key, chain.id, old, {})).toBe(false);
-    expect((await sessions().chains(key, { limit: 9 })).items.map((item) => item.id)).toEqual([
+    expect((await sessions().listChains(key, { limit: 9 })).items.map((item) => item.id)).toEqual([
       chain.id,
       old,
     ]);
@@ -116,7 +116,7 @@ export function chainCases(subject: () => Subject): void {
       expect(created).toMatchObject({ origin: "compaction", parent_chain_id: old, fork_entry_id: 3 });
       expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
       await sessions().append(key, [message("c")]);
-      const readSince = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);
+      const readSince = async (id: string) => (await sessions().listSinceAnchor(scope, id)).map(brief);
       expect(await readSince(chain.id)).toEqual(["4 summary", "5 b", "6 c"]);
       expect(await readBriefs(scope, chain.id)).toEqual([
         "1 session/start",
@@ -218,7 +218,7 @@ export function chainCases(subject: () => Subject): void {
     await sessions().append(key, texts.map(message));
     await sessions().append(key, [message("m152")]);
     const ids = async (after: number, limit: number) =>
-      (await sessions().entries(scope, chain_id, after, limit)).map(({ id }) => id);
+      (await sessions().listEntries(scope, chain_id, after, limit)).map(({ id }) => id);
     for (const after of [0, 1, 2, 63, 64, 65, 66, 129, 130, 150, 151, 152]) {
       for (const limit of [1, 2, 64, 65, 200]) {
         const expected = Array.from({ length: 152 }, (_, n) => n + 1).filter((id) => id > after);
@@ -229,9 +229,11 @@ export function chainCases(subject: () => Subject): void {
       }
     }
     const fork = await sessions().fork({ scope, chain_id, at: 100 }, newChain(), null, {});
-    expect((await sessions().entries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([99, 100]);
+    expect((await sessions().listEntries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([99, 100]);
     await sessions().append(key, [message("own")], fork.id);
-    expect((await sessions().entries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([99, 100, 153]);
+    expect((await sessions().listEntries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([
+      99, 100, 153,
+    ]);
     expect((await sessions().replay(key, 150, 10)).map(({ id }) => id)).toEqual([151, 152, 153]);
     for (const id of [chain_id, fork.id]) expect(await sessions().verify(scope, id)).toBeNull();
     await subject().tamper(
@@ -247,9 +249,9 @@ export function chainCases(subject: () => Subject): void {
     const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
     const anchor = { ...start, payload: { name: "again", state: {} } };
     await sessions().append(key, [message("a"), anchor, message("b"), anchor, message("c")]);
-    expect((await sessions().sinceAnchor(scope, chain_id)).map(({ id }) => id)).toEqual([5, 6]);
+    expect((await sessions().listSinceAnchor(scope, chain_id)).map(({ id }) => id)).toEqual([5, 6]);
     const fork = await sessions().fork({ scope, chain_id, at: 4 }, newChain(), null, {});
-    expect((await sessions().sinceAnchor(scope, fork.id)).map(({ id }) => id)).toEqual([3, 4]);
+    expect((await sessions().listSinceAnchor(scope, fork.id)).map(({ id }) => id)).toEqual([3, 4]);
   });
 
   test("detects a moved fork point even when the same entries are visible", async () => {

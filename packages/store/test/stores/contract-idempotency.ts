@@ -96,7 +96,7 @@ export function idempotencyCases(store: () => Store): void {
     expect(await readResponse("f")).toEqual({ id });
     await expect(fork(other)).rejects.toMatchObject(in_progress);
     expect(await sessions.get(other)).toBeNull();
-    expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
+    expect((await sessions.listChains(key, { limit: 9 })).items).toHaveLength(2);
     expect(await sessions.verify(scope, head_chain_id)).toBeNull();
   });
 

@@ -101,13 +101,13 @@ export function installationCases(store: () => Store): void {
       const empty = { packages: [], moved: [], created: [] };
       await installations.commit({ ...empty, created: [{ row, records: {} }] });
       await installations.commit({ ...empty, removed: [{ row, records: {}, keeps_config }] });
-      return await bindings.keptConfig(scope, row.package_id);
+      return await bindings.getKeptConfig(scope, row.package_id);
     };
     expect(await remove({ a: 1 }, false)).toBeNull();
     expect(await remove({ a: 1 }, true)).toEqual({ a: 1 });
     expect(await remove({ a: 2 }, true)).toEqual({ a: 2 });
     expect(await remove({ a: 3 }, false)).toEqual({ a: 2 });
-    expect(await bindings.keptConfig({ ...scope, project_id: null }, "acme/other")).toBeNull();
+    expect(await bindings.getKeptConfig({ ...scope, project_id: null }, "acme/other")).toBeNull();
     expect(await remove({}, true)).toBeNull();
   });
 

@@ -71,11 +71,11 @@ export function queueCases(store: () => Store): void {
 
   test("advances a cursor once, together with its jobs", async () => {
     const consumer = newQueueName();
-    expect(await store().outbox.cursor(consumer)).toBe(0);
+    expect(await store().outbox.getCursor(consumer)).toBe(0);
     const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
     const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job], 1_000)));
     expect(moved.filter(Boolean)).toHaveLength(1);
-    expect(await store().outbox.cursor(consumer)).toBe(5);
+    expect(await store().outbox.getCursor(consumer)).toBe(5);
     expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toEqual([]);
     expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBeNull();
     const stored = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
@@ -135,7 +135,7 @@ export function queueCases(store: () => Store): void {
     const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
     await store().jobs.enqueue(jobs, 1_000);
     expect(await store().jobs.claim(name, "n", 999, 100, 50)).toEqual([]);
-    expect(await store().jobs.lanes(name, 900)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
+    expect(await store().jobs.listLanes(name, 900)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
     const claims = await Promise.all(
       Array.from({ length: 5 }, (_, n) => store().jobs.claim(name, `n${n}`, 1_000, 100, 10)),
     );
@@ -145,7 +145,7 @@ export function queueCases(store: () => Store): void {
     let claimed_count = claimed.length;
     while (claimed_count < 20) claimed_count += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
     expect(claimed_count).toBe(20);
-    expect(await store().jobs.lanes(name, 1_000)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
+    expect(await store().jobs.listLanes(name, 1_000)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
 
     const job = claimed[0]!;
     expect(await store().jobs.extend(job.id, 1, 1_000, 4_000)).toBe(true);
@@ -174,7 +174,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.replay(job.id, 0)).toBe(false);
     expect(await store().jobs.fail(job.id, 2, "refused again", 2_000, 1_000)).toBe(true);
     expect(await claim(9_000)).toBeUndefined();
-    expect(await store().jobs.lanes(name, 9_000)).toEqual([]);
+    expect(await store().jobs.listLanes(name, 9_000)).toEqual([]);
     expect(await store().jobs.listDead(name, 5)).toMatchObject([
       { id: job.id, state: "dead", attempt: 2, last_error: "refused again" },
     ]);
@@ -222,7 +222,7 @@ export function queueCases(store: () => Store): void {
     const busy = Array.from({ length: 5 }, () => job("busy"));
     await store().jobs.enqueue(busy, 1_000);
     await store().jobs.enqueue([job("calm"), sampleJob({ queue: name })], 1_200);
-    expect(await store().jobs.lanes(name, 1_100)).toEqual([
+    expect(await store().jobs.listLanes(name, 1_100)).toEqual([
       { lane: "busy", due_in: -100, org_id: "" },
       { lane: "", due_in: 100, org_id: "" },
       { lane: "calm", due_in: 100, org_id: "" },
@@ -231,7 +231,7 @@ export function queueCases(store: () => Store): void {
     expect((await claim("busy", 2)).map((job) => job.lane)).toEqual(["busy", "busy"]);
     expect((await claim("calm", 9)).map((job) => job.lane)).toEqual(["calm"]);
     expect(await claim("calm", 9)).toEqual([]);
-    expect(await store().jobs.lanes(name, 1_200)).toEqual([
+    expect(await store().jobs.listLanes(name, 1_200)).toEqual([
       { lane: "busy", due_in: -200, org_id: "" },
       { lane: "", due_in: 0, org_id: "" },
       { lane: "calm", due_in: 500, org_id: "" },

@@ -22,18 +22,18 @@ export function retentionCases(subject: () => Subject): void {
     const readStates = async () =>
       (await Promise.all(sample_jobs.map(({ id }) => jobs.get(id)))).map((job) => job?.state);
 
-    expect(await retention.jobs("done", 1_099, 100, 10)).toBe(0);
-    expect(await retention.jobs("done", 1_100, 100, 2)).toBe(2);
-    expect(await retention.jobs("done", 1_100, 100, 2)).toBe(1);
+    expect(await retention.removeJobs("done", 1_099, 100, 10)).toBe(0);
+    expect(await retention.removeJobs("done", 1_100, 100, 2)).toBe(2);
+    expect(await retention.removeJobs("done", 1_100, 100, 2)).toBe(1);
     expect(await readStates()).toEqual([undefined, undefined, undefined, "done", "dead", "leased", "ready"]);
-    expect(await retention.jobs("dead", 1_099, 100, 10)).toBe(0);
+    expect(await retention.removeJobs("dead", 1_099, 100, 10)).toBe(0);
     await jobs.replay(sample_jobs[4]!.id, 900);
-    expect(await retention.jobs("dead", 9_000, 100, 10)).toBe(0);
+    expect(await retention.removeJobs("dead", 9_000, 100, 10)).toBe(0);
     const claimed = await jobs.claim(queue, "n", 999, 5_000, 9);
     const again = claimed.find(({ id }) => id === sample_jobs[4]!.id);
     await jobs.fail(again!.id, again!.fence, "refused", 2_000, null);
-    expect(await retention.jobs("dead", 2_099, 100, 10)).toBe(0);
-    expect(await retention.jobs("dead", 2_100, 100, 10)).toBe(1);
+    expect(await retention.removeJobs("dead", 2_099, 100, 10)).toBe(0);
+    expect(await retention.removeJobs("dead", 2_100, 100, 10)).toBe(1);
     expect(await jobs.get(sample_jobs[4]!.id)).toBeNull();
   });
 
@@ -65,7 +65,7 @@ export function retentionCases(subject: () => Subject): void {
     ]);
     const [next] = await jobs.claim(queue, "n", 5_000, 1_000, 9, "held");
     expect(next?.id).toBe(later_job.id);
-    expect(await retention.jobs("discarded", 1_200, 100, 10)).toBe(3);
+    expect(await retention.removeJobs("discarded", 1_200, 100, 10)).toBe(3);
   });
 
   test("removes the oldest events, never beyond the slowest cursor", async () => {
@@ -80,17 +80,17 @@ export function retentionCases(subject: () => Subject): void {
     const readRemaining = async () => (await outbox.read(0, 100)).map((event) => event.subject.id);
     const seqs = (await outbox.read(0, 100)).map((event) => event.seq);
     // No consumer has read anything.
-    expect(await retention.outbox(9_000, 100, 100)).toBe(0);
+    expect(await retention.removeEvents(9_000, 100, 100)).toBe(0);
     await outbox.advance("fast", 0, seqs[7]!, [], 0);
     await outbox.advance("slow", 0, seqs[3]!, [], 0);
-    expect(await retention.outbox(1_099, 100, 100)).toBe(0);
-    expect(await retention.outbox(9_000, 100, 3)).toBe(3);
-    expect(await retention.outbox(9_000, 100, 3)).toBe(1);
+    expect(await retention.removeEvents(1_099, 100, 100)).toBe(0);
+    expect(await retention.removeEvents(9_000, 100, 3)).toBe(3);
+    expect(await retention.removeEvents(9_000, 100, 3)).toBe(1);
     expect(await readRemaining()).toEqual(["s4", "s5", "s6", "s7"]);
     await outbox.advance("slow", seqs[3]!, seqs[7]!, [], 0);
-    expect(await retention.outbox(5_000, 100, 100)).toBe(2);
+    expect(await retention.removeEvents(5_000, 100, 100)).toBe(2);
     expect(await readRemaining()).toEqual(["s6", "s7"]);
-    expect(await retention.outbox(5_100, 100, 100)).toBe(2);
+    expect(await retention.removeEvents(5_100, 100, 100)).toBe(2);
     const events = [sampleEvent("late", { scope })];
     await store().invocations.open(sampleInvocation(scope), { records: { events } });
     expect((await outbox.read(seqs[7]!, 10)).map((event) => event.subject.id)).toEqual(["late"]);
@@ -121,7 +121,7 @@ export function retentionCases(subject: () => Subject): void {
       const cutoff = at + 2 * DAY;
       const steps: number[] = [];
       for (let after: string | null = ""; after !== null; ) {
-        const step: { removed: number; after: string | null } = await retention.progress(
+        const step: { removed: number; after: string | null } = await retention.removeProgress(
           after,
           idAt("invocation", cutoff),
           new Date(cutoff).toISOString(),
@@ -155,8 +155,8 @@ export function retentionCases(subject: () => Subject): void {
       };
       await invocations.open(row, { delegation, records: {} });
     }
-    expect(await retention.delegations(1_500, 501, 10)).toBe(0);
-    expect(await retention.delegations(1_500, 500, 10)).toBe(1);
+    expect(await retention.removeDelegations(1_500, 501, 10)).toBe(0);
+    expect(await retention.removeDelegations(1_500, 500, 10)).toBe(1);
     expect(await delegations.findByHash(`h1000${scope.org_id}`)).toBeNull();
     expect(await delegations.findByHash(`h2000${scope.org_id}`)).not.toBeNull();
   });

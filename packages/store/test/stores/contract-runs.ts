@@ -58,7 +58,7 @@ export function runCases(store: () => Store): void {
 
   test("stores the limits of a sub-agent in the first run of its session, hidden from the public run", async () => {
     const { key, scope } = await createSession();
-    expect(await store().runs.first(key)).toBeNull();
+    expect(await store().runs.findFirst(key)).toBeNull();
     const subagent = {
       invocation_id: "inv_1",
       key: "call_1",
@@ -71,9 +71,9 @@ export function runCases(store: () => Store): void {
     await store().runs.start(run, tape(key, "hello"), 1, {});
     await store().runs.end(scope, holdOf(run), 0, sampleEnd(), tape(key, "done"), {});
     await store().runs.start(sampleRun(key), tape(key, "again"), 1, {});
-    expect(await store().runs.first(key)).toMatchObject({ id: run.id, status: "completed", subagent });
+    expect(await store().runs.findFirst(key)).toMatchObject({ id: run.id, status: "completed", subagent });
     expect(await store().runs.get(scope, run.id)).not.toHaveProperty("subagent");
-    expect(await store().runs.first({ ...key, workspace: "other" })).toBeNull();
+    expect(await store().runs.findFirst({ ...key, workspace: "other" })).toBeNull();
   });
 
   test("stores the id of a run's first entry, after entries that were queued before it", async () => {

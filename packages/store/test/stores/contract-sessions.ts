@@ -16,7 +16,7 @@ import { freshOrg, type Subject } from "../support/subject.ts";
 export function sessionCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
   const readBriefs = async (scope: Scope, chain_id: string, after = 0) =>
-    (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
+    (await sessions().listEntries(scope, chain_id, after, 1_000)).map(brief);
 
   test("identifies a session by scope, workspace and id, and refuses a second one", async () => {
     const key = freshKey();
@@ -40,10 +40,10 @@ export function sessionCases(subject: () => Subject): void {
     const { project_id: _, ...org } = key.scope;
     const foreign = [{ ...org, project_id: "proj_other" }, freshOrg()];
     for (const scope of foreign) {
-      expect(await sessions().chain(scope, created.head_chain_id)).toBeNull();
+      expect(await sessions().getChain(scope, created.head_chain_id)).toBeNull();
       const refused = { code: "chain.not_found" };
-      await expect(sessions().entries(scope, created.head_chain_id, 0, 9)).rejects.toMatchObject(refused);
-      await expect(sessions().sinceAnchor(scope, created.head_chain_id)).rejects.toMatchObject(refused);
+      await expect(sessions().listEntries(scope, created.head_chain_id, 0, 9)).rejects.toMatchObject(refused);
+      await expect(sessions().listSinceAnchor(scope, created.head_chain_id)).rejects.toMatchObject(refused);
       await expect(sessions().verify(scope, created.head_chain_id)).rejects.toMatchObject(refused);
       await expect(
         sessions().fork({ scope, chain_id: created.head_chain_id }, newChain(), null, {}),
@@ -107,14 +107,14 @@ export function sessionCases(subject: () => Subject): void {
         first_id: 2,
         last_id: 3,
       });
-      expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...unusual }]);
+      expect(await sessions().listEntries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...unusual }]);
       const batches = await Promise.all(
         Array.from({ length: 40 }, (_, n) => sessions().append(key, [message(`${n}a`), message(`${n}b`)])),
       );
       expect(batches.map((batch) => batch.first_id).sort((a, b) => a - b)).toEqual(
         Array.from({ length: 40 }, (_, n) => 4 + 2 * n),
       );
-      const all = await sessions().entries(key.scope, head_chain_id, 3, 1_000);
+      const all = await sessions().listEntries(key.scope, head_chain_id, 3, 1_000);
       expect(all.map((entry) => entry.id)).toEqual(Array.from({ length: 80 }, (_, n) => n + 4));
       for (let n = 0; n < 80; n += 2) {
         const [first, second] = [all[n]!, all[n + 1]!].map((entry) => entry.payload.content as string);
@@ -122,7 +122,7 @@ export function sessionCases(subject: () => Subject): void {
       }
       expect(await sessions().verify(key.scope, head_chain_id)).toBeNull();
       expect((await sessions().get(key))?.last_entry_id).toBe(83);
-      const page = await sessions().entries(key.scope, head_chain_id, 10, 3);
+      const page = await sessions().listEntries(key.scope, head_chain_id, 10, 3);
       expect(page.map((entry) => entry.id)).toEqual([11, 12, 13]);
     },
   );

@@ -177,10 +177,10 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
       ).toEqual(briefs(session.all));
       for (const { id, visible } of session.chains) {
         expect(
-          await readPages((after, limit) => sessions.entries(scope, id, after, limit), 1 + random(90)),
+          await readPages((after, limit) => sessions.listEntries(scope, id, after, limit), 1 + random(90)),
         ).toEqual(briefs(visible));
         const from = visible.findLastIndex(({ anchor }) => anchor);
-        const since = await sessions.sinceAnchor(scope, id);
+        const since = await sessions.listSinceAnchor(scope, id);
         expect(since.map(brief)).toEqual(briefs(visible.slice(Math.max(0, from))));
         expect(await sessions.verify(scope, id)).toBeNull();
       }

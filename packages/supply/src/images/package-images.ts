@@ -115,7 +115,7 @@ class Images implements PackageImages {
     let is_held = true;
     return {
       folder: image.folder,
-      root: async () => (await this.#expandOnce(image)).folder,
+      expandRoot: async () => (await this.#expandOnce(image)).folder,
       check: async () => {
         const file = await this.#findChange(image);
         if (file !== null) throw changedImage(image.digest, file);

@@ -385,7 +385,7 @@ export function createPackageImporter({
     ...createArtifactLookup(openRegistry, host),
     release: (digest) => store.release(digest),
     discard: (digest, isUsed) => store.discard(digest, isUsed),
-    async files(digest, folder) {
+    async listFiles(digest, folder) {
       const normalized = posix.normalize(`${folder}/`);
       const prefix = normalized === "./" ? "" : normalized;
       const files = await store.listFiles(digest);
@@ -394,7 +394,7 @@ export function createPackageImporter({
         .map(({ path }) => path.slice(prefix.length))
         .sort();
     },
-    async read(digest, path, max_bytes) {
+    async readFile(digest, path, max_bytes) {
       // The path is untrusted: only listed files are part of the package.
       const normalized = posix.normalize(path);
       const listed = (await store.listFiles(digest)).find((file) => file.path === normalized);

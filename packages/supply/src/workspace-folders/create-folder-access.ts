@@ -50,8 +50,8 @@ export function createFolderAccess(list_file: string): FolderAccess {
     },
     watch: (path, kind, onChange) =>
       watchFolder(path, kind === "workspace" ? [TOOLS_FOLDER] : null, onChange),
-    read: () => readFolderList(list_file),
-    write: (folders) => writeFolderList(list_file, folders),
+    readList: () => readFolderList(list_file),
+    writeList: (folders) => writeFolderList(list_file, folders),
   };
 }
 

@@ -114,7 +114,7 @@ verifies(
     const log = { debug() {}, info() {}, warn() {}, error() {} };
     const images = openPackageImages({ store, dir: join(root, "images"), log });
     const image = await images.open(digest);
-    const expanded = await image.root!();
+    const expanded = await image.expandRoot!();
     expect(readdirSync(expanded).sort()).toEqual(["app", "bin", "etc", "usr", "work"]);
     expect(readlinkSync(join(expanded, "bin"))).toBe("usr/bin");
     expect(readFileSync(join(expanded, "bin/env"), "utf8")).toBe("env");

@@ -387,14 +387,16 @@ verifies("integrity.exec", "verifies a file that the gateway itself reads", asyn
   onTestFinished(() => schemas.close());
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
   const digest = await install();
-  expect(Buffer.from((await importer.read(digest, "bin/run", 1_000))!).toString()).toContain("ORIGINAL");
-  expect(await importer.read(digest, "bin/../../../blobs/listing", 1_000)).toBeNull();
-  expect(await importer.read(digest, "lib/deep/data", 1_000)).toBeNull();
-  expect(await importer.files(digest, "lib")).toEqual(["deep/data"]);
+  expect(Buffer.from((await importer.readFile(digest, "bin/run", 1_000))!).toString()).toContain("ORIGINAL");
+  expect(await importer.readFile(digest, "bin/../../../blobs/listing", 1_000)).toBeNull();
+  expect(await importer.readFile(digest, "lib/deep/data", 1_000)).toBeNull();
+  expect(await importer.listFiles(digest, "lib")).toEqual(["deep/data"]);
   writeInPlace(join(store.treeOf(digest), "bin/run"), "#!/bin/sh\necho CHANGED!\n");
-  await expect(importer.read(digest, "bin/run", 1_000)).rejects.toMatchObject({ code: "package.corrupt" });
+  await expect(importer.readFile(digest, "bin/run", 1_000)).rejects.toMatchObject({
+    code: "package.corrupt",
+  });
   const listing = join(store.treeOf(digest), "../listing");
   chmodSync(listing, 0o644);
   writeFileSync(listing, readFileSync(listing, "utf8").replace("lib/deep", "lib/down"));
-  await expect(importer.files(digest, "lib")).rejects.toMatchObject({ code: "package.corrupt" });
+  await expect(importer.listFiles(digest, "lib")).rejects.toMatchObject({ code: "package.corrupt" });
 });

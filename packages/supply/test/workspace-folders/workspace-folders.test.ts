@@ -166,11 +166,11 @@ const FOLDER: TrustedFolder = {
 
 test("stores the list of folders, and fails for a broken list", async () => {
   const { folders, list } = createWorkspace();
-  expect(await folders.read()).toEqual([]);
-  await folders.write([FOLDER]);
-  expect(await createFolderAccess(list).read()).toEqual([FOLDER]);
+  expect(await folders.readList()).toEqual([]);
+  await folders.writeList([FOLDER]);
+  expect(await createFolderAccess(list).readList()).toEqual([FOLDER]);
   writeFileSync(list, '{"folders": [{"path": 1}]}');
-  await expect(folders.read()).rejects.toMatchObject({
+  await expect(folders.readList()).rejects.toMatchObject({
     code: "config.invalid",
     message: expect.stringContaining(list),
   });

@@ -130,12 +130,12 @@ export class TestImporter implements PackageImporter {
   /** Files by path; every package has the same files. */
   readonly texts = new Map<string, string>();
 
-  async files(_digest: string, folder: string): Promise<string[]> {
+  async listFiles(_digest: string, folder: string): Promise<string[]> {
     const below = [...this.texts.keys()].filter((path) => path.startsWith(`${folder}/`));
     return below.map((path) => path.slice(folder.length + 1));
   }
 
-  async read(_digest: string, path: string, max_bytes: number): Promise<Uint8Array | null> {
+  async readFile(_digest: string, path: string, max_bytes: number): Promise<Uint8Array | null> {
     const text = this.texts.get(path);
     return text === undefined || text.length > max_bytes ? null : new TextEncoder().encode(text);
   }

@@ -152,7 +152,7 @@ class ToolCall implements UpstreamCall {
         );
       const { kernel } = this.#deps;
       return buildCallResult(invocation, (id, sha256) =>
-        kernel.invocations.artifact(exchange.caller, id, sha256),
+        kernel.invocations.openArtifact(exchange.caller, id, sha256),
       );
     });
     this.result.catch(() => undefined);

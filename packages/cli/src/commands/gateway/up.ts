@@ -120,7 +120,7 @@ function toLockedError(home: string, cause: unknown): unknown {
  * limit (plug.kernel-error). A restart recovers everything that was acknowledged.
  */
 async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise<never> {
-  gateway.fault("kernel", error);
+  gateway.reportFault("kernel", error);
   // The timer is never cleared, so that remaining handles cannot keep the process alive.
   setTimeout(() => io.exit(EXIT.failed), FAULT_STOP_MS).unref();
   await gateway.stop("fault");

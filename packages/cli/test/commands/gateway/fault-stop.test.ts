@@ -18,7 +18,7 @@ vi.mock("@backplane/gateway", async (load) => {
     home: "/nonexistent",
     admin_token_file: "/nonexistent/admin.token",
     loginUrl: () => "http://127.0.0.1:1/login",
-    fault: (source, error) => void fixture.steps.push(`fault ${source}: ${(error as Error).message}`),
+    reportFault: (source, error) => void fixture.steps.push(`fault ${source}: ${(error as Error).message}`),
     stop(reason) {
       fixture.steps.push(`stop: ${reason}`);
       return never;
