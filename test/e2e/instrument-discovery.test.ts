@@ -79,8 +79,8 @@ verifies(
       /"plugin":"z-parent".*discovered an instrument plugin/,
       /"plugin":"a-child".*"state":"running".*discovered an instrument plugin/,
       /"plugin":"a-child".*instrument plugin loaded/,
-      /"level":50.*"plugin":"b-orphan".*dependency nobody is not installed.*skipped an instrument plugin from a file in the plugins folder/,
-      /"level":50.*"plugin":"x-cycle".*x-cycle → y-cycle → x-cycle.*skipped an instrument plugin from a file in the plugins folder/,
+      /"level":50.*"plugin":"b-orphan".*dependency nobody is not installed.*discovered an instrument plugin with an error/,
+      /"level":50.*"plugin":"x-cycle".*x-cycle → y-cycle → x-cycle.*discovered an instrument plugin with an error/,
       /"plugin":"a-child".*lists no sideEffects.*instrument plugin has a warning/,
       /d-elsewhere\.zip.*package\.platform/,
     ]) {
