@@ -21,12 +21,12 @@ async function main(argv: string[]): Promise<number> {
   const unexpected: string[] = [];
   const judge = createJudge(copy);
   for (const mutant of selected) {
-    const judged_at = performance.now();
+    const judging_started = performance.now();
     const verdict = await judge.judge(mutant);
     const outcome = describeOutcome(mutant.name, verdict);
     counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
     const line = `${outcome.padEnd(11)} ${mutant.name}`;
-    console.log(`${line} [${formatSecondsSince(judged_at)}] ${verdict.detail}`);
+    console.log(`${line} [${formatSecondsSince(judging_started)}] ${verdict.detail}`);
     if (outcome !== "killed" && outcome !== "equivalent") {
       unexpected.push(`${line} (${mutant.file}; ${mutant.tests.join(", ")}) ${verdict.detail}`);
     }

@@ -35,8 +35,8 @@ export class SubscriberConnection {
   #state: "reading" | "live" | "gone" = "reading";
   #cursor: number;
   /**
-   * Position among the events that are not on the tape. All events up to here were sent, or preceded this
-   * read.
+   * A value of `hub.seq`. Events that are not on the tape and have this number or a lower one were sent, or preceded
+   * this read.
    */
   #seq = 0;
   #buffered = 0;
@@ -82,7 +82,7 @@ export class SubscriberConnection {
     } catch (error) {
       this.#deps.log.warn(
         { err: error, code: codeOf(error), connection_id: this.id },
-        "a watcher's replay failed",
+        "replay to a client failed",
       );
       this.end("send_failed");
     } finally {
@@ -103,7 +103,7 @@ export class SubscriberConnection {
     try {
       this.#options.ended(reason);
     } catch (error) {
-      this.#deps.log.debug({ err: error, connection_id: this.id }, "notifying a detached watcher failed");
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "notifying a detached client failed");
     }
   }
 
@@ -165,7 +165,7 @@ export class SubscriberConnection {
       this.#buffered = this.#options.send(envelope);
       if (this.#buffered <= this.#deps.buffered_bytes) return !this.#isGone();
     } catch (error) {
-      this.#deps.log.debug({ err: error, connection_id: this.id }, "sending to a watcher failed");
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "sending to a client failed");
     }
     this.end("send_failed");
     return false;

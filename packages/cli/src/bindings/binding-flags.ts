@@ -86,7 +86,7 @@ export function addBindingFlags(command: Command): Command {
     .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", parseList)
     .option(
       "--mount <folder[:target][:rw]>",
-      "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable; ~ and relative paths need the gateway of this home",
+      "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable; ~ and relative paths work only with the gateway of this $BACKPLANE_HOME",
       parseMount,
     )
     .option(

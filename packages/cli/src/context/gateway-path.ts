@@ -23,7 +23,7 @@ export function resolveGatewayPath(
     );
   throw new BackplaneError(
     "cli.usage",
-    `${label} is not an absolute path. The folder is on the machine of the gateway at ${url}, which is not the gateway of this home.`,
+    `${label} is not an absolute path. The folder is on the machine of the gateway at ${url}, which is not the gateway of this $BACKPLANE_HOME.`,
     { fix: "Write the whole path of the folder on the gateway's machine, as in /srv/notes." },
   );
 }

@@ -8,7 +8,7 @@ const BUNDLED_ROOTS = readdirSync("plugins").map((name) => resolve("plugins", na
 
 verifies(
   "plug.discovery",
-  "starts without any one of the bundled plugins, and without all of them",
+  "starts when any single bundled plugin is missing; with none, starts and rejects a run by naming the missing strategy",
   async () => {
     for (const omitted of BUNDLED_ROOTS) {
       const gateway = await startTestGateway(BUNDLED_ROOTS.filter((root) => root !== omitted));

@@ -15,7 +15,7 @@ import {
   FIXTURES,
   findEntry,
   LOADING_MODES,
-  loadInto,
+  loadIntoTestKernel,
   NO_NETWORK,
   catchRejection,
   usePluginLoaders,
@@ -44,7 +44,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
         subscriptions: [],
       });
       expect(PLUGIN_METHODS.filter((method) => method in plugin)).toEqual(["onLoad", "healthCheck"]);
-      const run = await loadInto(plugin, { config: { open: true } });
+      const run = await loadIntoTestKernel(plugin, { config: { open: true } });
       expect([...run.tools.keys()]).toEqual(["upper", "wait", "broken", "buy"]);
       // The plugin registered one tool twice and received the error with its code.
       expect(run.logs).toMatchObject([
@@ -87,7 +87,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("aborts the signal of a running tool, and of a tool that is cancelled before it starts", () =>
     withPlugin("shop", async ({ plugin }) => {
-      const run = await loadInto(plugin);
+      const run = await loadIntoTestKernel(plugin);
       const stop = new AbortController();
       const waiting_call = run.tool("wait", {}, { signal: stop.signal });
       await expect.poll(() => run.progress.length).toBe(1);
@@ -108,7 +108,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("keeps name, message and stack of an error that a tool throws", () =>
     withPlugin("shop", async ({ plugin }) => {
-      const run = await loadInto(plugin);
+      const run = await loadIntoTestKernel(plugin);
       const error = await catchRejection(run.tool("broken", {}));
       expect({ name: error.name, message: error.message }).toEqual({
         name: "TypeError",
@@ -124,7 +124,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
         ["POST", "/call-service", "sessions:write"],
       ]);
       expect(plugin.subscriptions()).toEqual(["assistant.message.*"]);
-      const run = await loadInto(plugin, {
+      const run = await loadIntoTestKernel(plugin, {
         services: { "greeter.greet": (args, as) => ({ args, as: as ?? null }) },
       });
       const callService = (body: JsonObject): Promise<AdapterResponse> =>
@@ -152,7 +152,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test("delivers and emits events in order, and can be unloaded twice", () =>
     withPlugin("emitter", async ({ plugin }) => {
       const provider = (id: string, owner: string) => ({ id, plugin: owner, label: `the ${id}`, config: {} });
-      const run = await loadInto(plugin, {
+      const run = await loadIntoTestKernel(plugin, {
         config: { api_key: "sk-0123456789", tone: "low" },
         providers: [provider("main", "emitter"), provider("spare", "emitter"), provider("other", "llm-echo")],
         active_provider: "spare",
@@ -194,7 +194,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("reports an error thrown by an event handler to the kernel with its code", () =>
     withPlugin("emitter", async ({ plugin }) => {
-      const run = await loadInto(plugin);
+      const run = await loadIntoTestKernel(plugin);
       // `crashed` is also the code for the exit of a process, but here the plugin itself throws it.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
         const error = await catchRejection(run.event("llm.call.request", { fail: code }));
@@ -206,7 +206,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test("keeps the context of each event separate, even after it has been handled", () =>
     withPlugin("emitter", async ({ plugin }) => {
       const emitted: string[] = [];
-      const { ctx } = await loadInto(plugin);
+      const { ctx } = await loadIntoTestKernel(plugin);
       const scoped = (org: string): PluginContext => ({
         ...ctx,
         async emit(kind, payload) {
@@ -237,14 +237,14 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("reports an error in onLoad with its stack", () =>
     withPlugin("fails-on-load", async ({ plugin }) => {
-      const error = await catchRejection(loadInto(plugin));
+      const error = await catchRejection(loadIntoTestKernel(plugin));
       expect(error.message).toBe("not today");
       expect(error.stack).toMatch(/at failToLoad \(.*fails-on-load\/plugin\.mjs/);
     }));
 
   test("answers a health check while an event handler hangs", () =>
     withPlugin("sleeper", async ({ plugin }) => {
-      const run = await loadInto(plugin);
+      const run = await loadIntoTestKernel(plugin);
       const hanging = run.event("x.sleeper.a", {}).then(
         () => "ended",
         () => "failed",

@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import {
   confined,
   findEntry,
-  loadInto,
+  loadIntoTestKernel,
   NO_NETWORK,
   plain,
   catchRejection,
@@ -22,7 +22,7 @@ describe.each([
 ] as const)("in its own process, %s", (_how, loader) => {
   test("kills a plugin whose onLoad hangs and reports it", async () => {
     const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
-    const error = await catchRejection(loadInto(loaded.plugin, { config: { where: "load" } }));
+    const error = await catchRejection(loadIntoTestKernel(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
       "sleeper did not finish onLoad within 1500 ms, so its process was killed. Last line on stderr: about to sleep",
@@ -37,7 +37,7 @@ describe.each([
     "reports once, with its last output, that a process exited on its own (%s)",
     async (how, message, trace) => {
       const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
-      const run = await loadInto(loaded.plugin);
+      const run = await loadIntoTestKernel(loaded.plugin);
       const errors: Error[] = [];
       const exited = new Promise<void>((resolve) => {
         loaded.onExit((error) => {
@@ -62,7 +62,7 @@ describe.each([
     // The process writes to the state folder of the kernel, although the sandbox mounts it at another path.
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });
-    const run = await loadInto(loaded.plugin, { state_dir });
+    const run = await loadIntoTestKernel(loaded.plugin, { state_dir });
     const spinning = catchRejection(run.event("x.sleeper.a", { spin: true }));
     await expect.poll(() => existsSync(join(state_dir, "spins"))).toBe(true);
     await loaded.close();

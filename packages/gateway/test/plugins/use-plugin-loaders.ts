@@ -52,7 +52,7 @@ export function usePluginLoaders(): void {
 }
 
 export const findEntry = (name: string) => loaders.entries.find((entry) => entry.name === name)!;
-export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
+export const loadIntoTestKernel = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: home, ...options });
 export const catchRejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
   await work.then(

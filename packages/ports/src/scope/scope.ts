@@ -23,12 +23,16 @@ export interface Caller {
   actor: string;
   scope: Scope;
   role: Role;
+  /** What the credential permits, such as `config:read`; unrelated to `scope`. */
   scopes: readonly KeyScope[];
   /** Whether the credential is the admin token or has the scope `admin`; independent of `role`. */
   admin: boolean;
   /** Expiry of the credential, if any; credentials that the caller creates must not outlive it. */
   expires_at?: string;
-  /** Patterns of the tools that are listed for the caller; the others are deferred. If absent, all are listed. */
+  /**
+   * The tools that the caller's key lists: patterns, or profiles (`@NAME`). Other tools are deferred unless they are
+   * pinned. If absent, the key defers no tools, but the token budget of the policy may.
+   */
   tools?: readonly string[];
   /**
    * How the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the message or

@@ -88,8 +88,8 @@ export function createBindings({
         throw versionChangedError(before);
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
-      const { claim, moved } = await planShareChanges(caller, before, body);
-      const changes = [change, ...moved];
+      const { claim, share_changes } = await planShareChanges(caller, before, body);
+      const changes = [change, ...share_changes];
       try {
         await storeChanges(caller, changes, { claims: [claim] });
       } catch (error) {
@@ -118,29 +118,30 @@ export function createBindings({
     caller: Caller,
     main: Binding,
     { rollout: _rollout, ...body }: BindingPatch,
-  ): Promise<{ claim: Claim | null; moved: PlannedUpdate[] }> {
-    if (main.share_of !== undefined || Object.keys(body).length === 0) return { claim: null, moved: [] };
+  ): Promise<{ claim: Claim | null; share_changes: PlannedUpdate[] }> {
+    if (main.share_of !== undefined || Object.keys(body).length === 0)
+      return { claim: null, share_changes: [] };
     const { status, ...settings } = body;
     const shares = (await listShares(main)).filter(takesCalls);
     if (shares.length > 0 && Object.keys(settings).length > 0) throw rolloutInProgressError(main, shares[0]!);
-    const moved: PlannedUpdate[] = [];
+    const share_changes: PlannedUpdate[] = [];
     if (status !== undefined)
       for (const share of shares)
-        moved.push(await planner.patch(caller, share, { status }, "binding.change"));
-    return { claim: await claimShares(main, shares, takesCalls), moved };
+        share_changes.push(await planner.patch(caller, share, { status }, "binding.change"));
+    return { claim: await claimShares(main, shares, takesCalls), share_changes };
   }
 
   /**
-   * Returns a claim that fails with `binding.conflict` once the shares that `counts` selects are no longer the expected
+   * Returns a claim that fails with `binding.conflict` once the shares for which `isIncluded` returns true are no longer the expected
    * ones.
    */
   async function claimShares(
     main: Binding,
     expected: readonly Binding[],
-    counts: (share: Binding) => boolean,
+    isIncluded: (share: Binding) => boolean,
   ): Promise<Claim> {
     return await createClaim(store, main.scope.org_id, async () => {
-      const current = (await listShares(main)).filter(counts);
+      const current = (await listShares(main)).filter(isIncluded);
       const isExpected = ({ binding_id }: Binding) =>
         expected.some((share) => share.binding_id === binding_id);
       if (current.length === expected.length && current.every(isExpected)) return;
@@ -168,17 +169,18 @@ export function createBindings({
       // A share without its binding would keep its percentage of the calls, and the other calls would have no version.
       const shares = await listShares(binding);
       const rows = [binding, ...shares];
-      const waiting = await countWaiting(binding);
+      const waiting_details = await describeWaitingDeliveries(binding);
       const removed = rows.map((row) => {
-        const details = row === binding ? waiting : {};
+        const details = row === binding ? waiting_details : {};
         const disabled: Binding = { ...row, status: "disabled" };
         const records = planner.buildRecords(caller, disabled, "binding.remove", details);
         // A later installation of an instrument plugin gets the same configuration and data folder again.
         return { row, records, keeps_config: row === binding && isInstrument(bound) };
       });
       try {
-        // Removes only the generations that were checked: an admin may have named the server since then.
+        // Fails if a share was added or removed since the list was read.
         const claims = [await claimShares(binding, shares, () => true)];
+        // Removes only the generations that were checked: an admin may have named the server since then.
         await storeChanges(caller, [], { claims, removed });
       } catch (error) {
         if (isConflictOf(error, rows)) continue;
@@ -191,7 +193,7 @@ export function createBindings({
   }
 
   /** Returns the audit detail with the number of deliveries that the removal of a hook discards. */
-  async function countWaiting({ kind, scope, binding_id }: Binding): Promise<JsonObject> {
+  async function describeWaitingDeliveries({ kind, scope, binding_id }: Binding): Promise<JsonObject> {
     if (kind !== "hook") return {};
     const filter = { state: "ready", lane: binding_id } as const;
     const org = { org_id: scope.org_id, project_id: null };

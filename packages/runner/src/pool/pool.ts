@@ -255,7 +255,7 @@ export class Pool {
       notify,
       reportViolation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
-      launchStep: (step) => worker.reportLaunchStep(step),
+      reportLaunchStep: (step) => worker.reportLaunchStep(step),
     });
     const worker = new Worker({
       process,

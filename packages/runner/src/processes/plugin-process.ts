@@ -57,7 +57,7 @@ export interface ProcessSpec {
   /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
   /** Called when the launch reaches a step. The first one, `prepare`, is not reported. */
-  launchStep?: (step: LaunchStep) => void;
+  reportLaunchStep?: (step: LaunchStep) => void;
   /** Called for a protocol violation. Without a request id its call is unknown. */
   reportViolation(kind: string, request_id: string | undefined): void;
 }
@@ -88,7 +88,7 @@ export class PluginProcess implements PluginInstance {
   /** The verdict of the last own-time limit; null if it was not reached. */
   #time_verdict: TimeBudgetVerdict | null = null;
   /** Cancels the running grace period. */
-  #stopGrace: () => void = () => {};
+  #cancelGracePeriod: () => void = () => {};
   #resolveGone: () => void = () => {};
 
   constructor(deps: ProcessDeps, spec: ProcessSpec) {
@@ -146,14 +146,14 @@ export class PluginProcess implements PluginInstance {
     try {
       const plan = await this.#spec.prepare();
       this.#assertNotKilled();
-      this.#spec.launchStep?.("launch");
+      this.#spec.reportLaunchStep?.("launch");
       this.#launched = await this.#launch(plan);
       this.scratch = findScratch(this.#launched, plan);
       this.#supervise(this.#launched);
       // The process may have been abandoned during its launch.
       if (this.#killed) killLaunched(this.#launched);
       this.#assertNotKilled();
-      this.#spec.launchStep?.("initialize");
+      this.#spec.reportLaunchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#createLink(this.#launched, plan));
       await this.session.open();
       // Usually the process has joined its cgroup long before. It must join before the first call, so that
@@ -218,7 +218,7 @@ export class PluginProcess implements PluginInstance {
       });
       child.once("close", () => {
         stopWait();
-        this.#stopGrace();
+        this.#cancelGracePeriod();
         const finish = (exitCause: ExitCause | null) => {
           this.exitCause = exitCause;
           // The observed exit is that of the outer process; the plugin's own exit was reported from inside.
@@ -271,8 +271,8 @@ export class PluginProcess implements PluginInstance {
     if (this.state === "ready") this.state = "stopping";
     if (error.code !== "crashed") this.#kill(error.message);
     else if (this.exit === null) {
-      this.#stopGrace();
-      this.#stopGrace = this.#afterOwnTime(EXIT_WAIT_MS, () =>
+      this.#cancelGracePeriod();
+      this.#cancelGracePeriod = this.#afterOwnTime(EXIT_WAIT_MS, () =>
         this.#killUnlessExited("it closed its output"),
       );
     }
@@ -280,9 +280,9 @@ export class PluginProcess implements PluginInstance {
 
   #killAfterGrace(ms: number, reason: string): void {
     const { deadlines } = this.#deps;
-    this.#stopGrace();
+    this.#cancelGracePeriod();
     const entry = deadlines.set(ms, () => this.#killUnlessExited(reason));
-    this.#stopGrace = () => deadlines.clear(entry);
+    this.#cancelGracePeriod = () => deadlines.clear(entry);
   }
 
   #killUnlessExited(reason: string): void {
@@ -350,7 +350,7 @@ export class PluginProcess implements PluginInstance {
   }
 }
 
-/** A sandboxed process also sees its folder as /tmp. */
+/** A sandboxed process sees its scratch folder at two paths, `/tmp` and `INSIDE.scratch`. */
 function findScratch({ confined }: LaunchedProcess, plan: LaunchPlan): ProcessScratch | null {
   if (confined !== null) {
     if (plan.confine?.grant.filesystem !== "scratch") return null;

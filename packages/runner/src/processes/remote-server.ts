@@ -60,7 +60,7 @@ export class RemoteServer implements PluginInstance {
     await Promise.resolve();
     try {
       this.#assertNotKilled();
-      this.#spec.launchStep?.("initialize");
+      this.#spec.reportLaunchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#createLink());
       await this.session.open();
       if (this.failure !== null) throw this.failure;

@@ -1,4 +1,4 @@
-/** Determines why a sandboxed process exited, from the kernel's counters and the report of PID 1. */
+/** Determines why a sandboxed process exited, from the counters of its cgroup and the report of PID 1. */
 import { constants } from "node:os";
 import type { CgroupCounters } from "../cgroup/cgroup.ts";
 import type { EndReport } from "./control-channel.ts";
@@ -60,7 +60,7 @@ export function determineExitCause(
   if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && used_all_cpu_time)) {
     return exitCause("cpu", `It exceeded its limit of ${limits.cpu_seconds} s of CPU time.`);
   }
-  if (report?.kept_full) return exitCause("disk", describeFullFolder(limits), "kept_bytes");
+  if (report?.kept_full) return exitCause("disk", describeFullPersistentFolder(limits), "kept_bytes");
   const broken = signal !== null || code !== 0;
   if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
     const capacity = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
@@ -80,7 +80,7 @@ export function describeLimitFix(keys: string, package_id: string | undefined): 
   return `If it needs more, raise ${keys} in [sandbox.${section}] of backplane.toml and restart the gateway.`;
 }
 
-export function describeFullFolder({ kept_bytes, kept_files }: SandboxLimits): string {
+export function describeFullPersistentFolder({ kept_bytes, kept_files }: SandboxLimits): string {
   return `Its persistent folder exceeds the limit of ${Math.floor(kept_bytes / MIB)} MiB and ${kept_files} files.`;
 }
 

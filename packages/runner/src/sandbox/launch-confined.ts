@@ -13,7 +13,12 @@ import { discardOutput } from "../programs/keep-output.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
-import { determineExitCause, type ExitCause, describeFullFolder, describeLimitFix } from "./exit-cause.ts";
+import {
+  determineExitCause,
+  type ExitCause,
+  describeFullPersistentFolder,
+  describeLimitFix,
+} from "./exit-cause.ts";
 import { writeHostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
@@ -237,7 +242,7 @@ function startError(
   if (errno === EDQUOT) {
     return new BackplaneError(
       "launch_failed",
-      `${describeFullFolder(limits)} The plugin is not started until files are removed.`,
+      `${describeFullPersistentFolder(limits)} The plugin is not started until files are removed.`,
       {
         details: { cause: "disk" },
         fix: `Remove files from it. ${describeLimitFix("kept_bytes and kept_files", package_id)}`,

@@ -39,9 +39,9 @@ const WAIT = "time.sleep(60)";
 const file = (name: string, mib: number) =>
   `f = open("${name}", "wb"); f.write(b"x" * ${mib * MIB}); f.flush()\n`;
 
-/** Twelve MiB of deleted files, held by descriptors. */
-const deleted = (name: string, by = "") =>
-  `${by}fs = []\n${by}for i in range(4):\n${by}  f = open(f'${name}{i}', 'wb'); os.unlink(f'${name}{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`;
+/** Writes 12 MiB to deleted files that stay open. `indent` is the indentation of the Python code. */
+const deleted = (name: string, indent = "") =>
+  `${indent}fs = []\n${indent}for i in range(4):\n${indent}  f = open(f'${name}{i}', 'wb'); os.unlink(f'${name}{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`;
 const DEEP = "for i in range(20):\n  os.mkdir('d' * 250); os.chdir('d' * 250)\n";
 
 verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the exit cause", async () => {

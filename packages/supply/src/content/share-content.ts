@@ -1,5 +1,5 @@
 /**
- * A content store of a gateway that shares its database with others. Trees that are installed here are also stored in
+ * The content store of a gateway that shares its database with others. Trees that are installed here are also stored in
  * the database, and trees that are missing here are fetched from it
  * (docs/decisions/0049-package-bytes-in-the-database.md). Every other guarantee is that of the local store: a tree that
  * exists here is never compared with the database and never replaced from it, even when it is damaged.

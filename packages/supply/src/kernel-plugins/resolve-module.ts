@@ -1,6 +1,6 @@
 /**
  * Resolves the entry file of a package: the `.` of its `exports` under the conditions of this process, otherwise its
- * `main`. The file must exist, and its real path must be inside the package. Nothing is executed.
+ * `main` or `index.js`. The file must exist, and its real path must be inside the package. Nothing is executed.
  */
 import { realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";

@@ -1,4 +1,4 @@
-/** Deferred tools over MCP: the list contains two tools in place of all of them, in both revisions. */
+/** Deferred tools over MCP: the list contains tool_search and tool_call in place of them, in both revisions. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";

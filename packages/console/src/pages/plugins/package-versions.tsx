@@ -147,6 +147,9 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
   const { pending, upgraded } =
     project_rollback.pending.length + project_rollback.upgraded.length > 0 ? project_rollback : org_rollback;
   const [first] = [...pending, ...upgraded];
+  /** An upgrade that awaits a decision has no rollout that could end. */
+  const only_held = pending.every(({ share_of }) => share_of === undefined);
+  const end_label = only_held ? "Withdraw the upgrade" : "End the rollout";
   const rollback = useMutation({
     mutationFn: async ({ package_id, scope }: Binding) =>
       await client.bindings.rollbackPackage({
@@ -158,7 +161,9 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
         tone: "good",
         title:
           pending.length > 0
-            ? "The rollout has ended. No call runs the new version."
+            ? only_held
+              ? "The upgrade was withdrawn."
+              : "The rollout has ended. No call runs the new version."
             : "Rolled back. The next call runs the previous version.",
       }),
     onError: toast.fail,
@@ -175,12 +180,12 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
   return (
     <>
       <Button size="xs" variant="default" onClick={() => setAsking(true)}>
-        {pending.length > 0 ? "End the rollout" : `Roll back to ${versions}`}
+        {pending.length > 0 ? end_label : `Roll back to ${versions}`}
       </Button>
       <Confirm
         opened={asking}
-        title={pending.length > 0 ? "End the rollout?" : `Roll back to ${versions}?`}
-        action={pending.length > 0 ? "End" : "Roll back"}
+        title={pending.length > 0 ? `${end_label}?` : `Roll back to ${versions}?`}
+        action={pending.length > 0 ? (only_held ? "Withdraw" : "End") : "Roll back"}
         busy={rollback.isPending}
         onConfirm={() => rollback.mutate(first)}
         onClose={() => setAsking(false)}

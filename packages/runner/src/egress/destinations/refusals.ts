@@ -29,7 +29,7 @@ export const REFUSAL_REASONS = {
   "direct.lookup": "The sandbox has no name server; its proxy resolves the names that the grant allows.",
   "direct.unlisted":
     "More attempts were refused inside the sandbox than can be listed; the number is an estimate.",
-  "limit.connections": "Too many connections.",
+  "limit.connections": "Too many connections or unanswered requests.",
   "limit.bytes": "The invocation has reached its limit of transferred bytes.",
   "limit.time": "The connection took too long.",
 } as const;

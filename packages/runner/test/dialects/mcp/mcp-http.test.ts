@@ -224,7 +224,7 @@ test("reports a required sign-in, even if the body is a JSON-RPC error", async (
   expect((await test_runner.run(mcp(server, { context }))).status).toBe("succeeded");
 });
 
-test("sends a notification when a resident server is retired", async () => {
+test("notifies the runner's listeners when a resident server is retired", async () => {
   const notices: RunnerNotification[] = [];
   const server = await startMcpHttpServer(() => false);
   const test_runner = testRunnerFor(server);
