@@ -23,7 +23,7 @@ export interface Caller {
   actor: string;
   scope: Scope;
   role: Role;
-  /** What the credential permits, such as `config:read`; unrelated to `scope`. */
+  /** The permissions of the credential, such as `config:read`; unrelated to `scope`. */
   scopes: readonly KeyScope[];
   /** Whether the credential is the admin token or has the scope `admin`; independent of `role`. */
   admin: boolean;
